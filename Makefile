@@ -6,28 +6,38 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := demo
 
-export GOTOOLCHAIN := local
+# Some systems set their Go to get no newer one by itself. CI sets `local`.
+GOTOOLCHAIN ?= auto
+export GOTOOLCHAIN
 # Tags of the C libraries that are here; `make demo STOKER_TAGS=` builds without them.
 STOKER_TAGS := $(shell tools/tags.sh)
 export GOFLAGS := -buildvcs=false -tags=$(STOKER_TAGS)
+ifneq ($(shell tools/tags.sh --cflags),)
+export CGO_CFLAGS ?= -O2 -g $(shell tools/tags.sh --cflags)
+endif
+ifneq ($(shell tools/tags.sh --ldflags),)
+export CGO_LDFLAGS ?= -O2 -g $(shell tools/tags.sh --ldflags)
+endif
 # A -tags of a command line takes the place of those of GOFLAGS.
 comma := ,
 TAGS_AND = -tags $(1)$(if $(STOKER_TAGS),$(comma)$(STOKER_TAGS))
 PYTHON ?= python3
+# pip installs into the environments made here, whatever it is told for others.
+unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_USER
 VENV := .venv/bin
 GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './build/*' -not -path './harness/*' -not -path './tools/*' 2>/dev/null) $(wildcard internal/base/kernel/*.c internal/base/kernel/*.h) go.mod VERSION
 
-# The engine is static where there is a C compiler and a static C library, so that it
-# runs on any Linux of its architecture; without a compiler it is pure Go, and says so.
-CGO := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && test -z "$${STOKER_NO_CGO:-}" && echo 1 || echo 0)
-STATIC := $(shell echo 'int main(void) { return 0; }' | $${CC:-gcc} -static -x c - -o /dev/null -lm -lpthread >/dev/null 2>&1 && echo -linkmode external -extldflags -static)
+# The engine is static where the C libraries are, so that it runs on any Linux of its
+# architecture; without a compiler it is pure Go, and says so.
+CGO := $(shell tools/tags.sh --cc)
+STATIC := $(shell tools/tags.sh --static)
 ifeq ($(CGO),1)
 BUILD := CGO_ENABLED=1 go build $(call TAGS_AND,netgo$(comma)osusergo) -ldflags '-s -w $(STATIC)'
 else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel clean test-frameworks webp-fuzz
+.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment augment-sheet doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks webp-fuzz
 
 demo: setup engine
 	@build/stoker demo
@@ -40,10 +50,10 @@ build/how: always
 	@echo "$${CC:-gcc}" $(BUILD) | cmp -s - $@ || echo "$${CC:-gcc}" $(BUILD) >$@
 
 build/stoker: $(GO_SOURCES) build/how
-ifeq ($(CGO),0)
+ifeq ($(CGO),)
 	@echo "building the pure-Go engine"
 else ifeq ($(STATIC),)
-	@echo "no static C library: the engine will run on systems like this one only"
+	@echo "no static C libraries: the engine will run on systems like this one only"
 endif
 	@$(BUILD) -o build/stoker.new ./cmd/stoker && mv build/stoker.new build/stoker
 
@@ -53,15 +63,20 @@ setup:
 
 venv: .venv/ready
 .venv/ready: python/pyproject.toml python/requirements-dev.txt
+	@echo "making .venv for the tests: downloads about 3.5 GB and takes 6.5 GB of disk (10 GB while pip works), most of it torch with CUDA's libraries"
+	@free=$$(df -Pk . | awk 'NR == 2 { print int($$4 / 1000000) }'); test "$$free" -ge 10 || { echo "there are only $$free GB free here, and making .venv needs 10"; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(VENV)/python -m pip install -q --disable-pip-version-check -r python/requirements-dev.txt
 	$(VENV)/python -m pip install -q --disable-pip-version-check --no-deps -e python
 	@touch $@
 
-# Prints what each part took. What one part shows is not shown again by another; fuzzing
-# is a target of its own, `make fuzz`.
-TEST_PARTS := engine+venv+build/tools/staticcheck check go-test go-race go-nocgo go-bare go-portable py-test doctor-score-short
+# Prints what each part took. What one part shows is not shown again by another. Fuzzing,
+# the race detector over all packages, the builds without C or without libraries, and the
+# long forms of the Python tests are targets of their own (fuzz, go-race, go-builds,
+# py-test-all), which CI runs.
+TEST_PARTS := engine+venv+build/tools/staticcheck check go-test go-race-short py-test doctor-score-short skips
 test:
+	@rm -f build/skips.jsonl
 	@MAKE="$(MAKE)" bash tools/parts.sh "make test" setup-all $(TEST_PARTS)
 	@echo "all checks and tests passed"
 
@@ -71,51 +86,80 @@ setup-all:
 check: engine venv build/tools/staticcheck
 	go vet ./...
 	go -C harness vet ./...
-	go vet $(call TAGS_AND,bench) ./bench/kernel ./bench/jpeg/native ./bench/images/native
-	@out=$$(build/tools/gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofumpt-ed: $$out"; exit 1; }
+	go vet $(call TAGS_AND,bench) ./bench/kernel ./bench/images/native $(if $(findstring stoker_libjpeg,$(STOKER_TAGS)),./bench/jpeg/native)
+	@files=$$(git ls-files -co --exclude-standard '*.go' 2>/dev/null || find . -name '*.go' -not -path './.*' -not -path './build/*'); out=$$(build/tools/gofumpt -l $$files </dev/null); test -z "$$out" || { echo "not gofumpt-ed: $$out"; exit 1; }
 	build/tools/staticcheck ./...
 	cd harness && ../build/tools/staticcheck ./...
 	$(VENV)/ruff check python bench internal/tool/doctor/hook
 	$(VENV)/ruff format --check python bench internal/tool/doctor/hook
 	$(VENV)/mypy --config-file python/pyproject.toml
 	$(VENV)/python tools/words.py
-	cd tools && go vet ./mutants && go test ./mutants
+	cd tools && go vet ./... && go test ./mutants
 
 build/tools/staticcheck: tools/go.mod
 	@mkdir -p build/tools
 	cd tools && go build -o ../build/tools/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt
 
+# The limit only ends tests that hang. Go's own, ten minutes for a package, is too short
+# under the race detector while other processes use the cores.
+LONG := 30m
+
 # harness is a module of its own: what only tests need is no dependency of the product.
 go-test:
-	go test ./...
-	go -C harness test ./...
+	$(PYTHON) tools/skips.py go test -timeout $(LONG) ./...
+	cd harness && $(PYTHON) ../tools/skips.py go test -timeout $(LONG) ./...
 
-# What harmed bytes give does not hang on threads: go-test shows it.
+# Which tests were skipped, and why; in CI some may not be.
+skips:
+	@$(PYTHON) tools/skips.py report
+
+# Results of harmed bytes do not depend on threads: go-test shows them. Packages that start
+# no threads are left out too: the tests of the loader and of the dataset run them from many
+# goroutines.
 HARM := ^(Fuzz|Test.*(Damag|Flipped|Cut|AnyBit|Forged|Bombs))
+ALONE := /stage/(batch|decode|packing|format/(beton|hdf5/tree|lines|lmdb|npy|synthetic|tar|tfrecord))$$
 go-race:
-	go test -race -short -skip '$(HARM)' ./internal/dataset/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats .
+	go test -race -short -timeout $(LONG) -skip '$(HARM)' $$(go list ./internal/dataset/... ./internal/stream/... ./internal/fill/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats . | grep -vE '$(ALONE)')
+
+# The packages with the most goroutines, in make test, without the tests that run the same
+# threads once for every format, order or number of ranks.
+MANY := ^Test(AnyBudgetForReadingAhead|NodesReadTheirOwnShards|GoOn|KernelTargets|APageOfManyPictures|Braces$$)
+go-race-short:
+	go test -race -short -timeout $(LONG) -skip '$(HARM)|$(MANY)' ./internal/loader ./internal/engine ./internal/stage/fetch ./internal/stage/deliver ./internal/stage/source ./internal/base/mem ./internal/base/stats
+
+# The engine's other builds, each with the tests that it could fail.
+go-builds: go-nocgo go-bare go-portable
 
 # All of it builds without C, the Go twins are held to their goldens, and whole epochs
 # come out the same; what is between these does not see the kernel.
 go-nocgo:
 	CGO_ENABLED=0 go build ./...
-	CGO_ENABLED=0 go test -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... .
+	CGO_ENABLED=0 go test -short -timeout $(LONG) ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... .
 
 # The C kernel without libjpeg-turbo and libwebp: with nothing but a C compiler. What
 # inflates, widens and resamples is the same C with them, and go-test has shown it.
 go-bare:
-	CGO_ENABLED=1 go test -tags '' -short -skip '^(Fuzz|Test(Inflate|Adler|LZW|Unpredict|Gzip|Unfilter|Widen|CopyOut))' ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/tool/pack/... ./internal/tool/demo/...
+	CGO_ENABLED=1 go test -tags '' -short -timeout $(LONG) -skip '^(Fuzz|Test(Inflate|Adler|LZW|Unpredict|Gzip|Unfilter|Widen|CopyOut))' ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/tool/pack/... ./internal/tool/demo/...
 
-# The C of processors that are not x86, as far as one that is can tell.
+# The C for processors other than x86, as far as an x86 can test it. How much memory it
+# takes, and what it makes of harmed bytes, do not depend on the processor.
 go-portable:
-	CGO_CFLAGS='-O2 -g -U__SSE2__' go test -short -skip '^Fuzz' ./internal/base/kernel
+	CGO_CFLAGS='-O2 -g -U__SSE2__' go test -short -timeout $(LONG) -skip '$(HARM)|^Test(ScratchIsABound|LongestSides|RandomBytes|Truncation)$$' ./internal/base/kernel
 
 # The C under AddressSanitizer, damaged pictures included.
 go-asan:
 	CGO_CFLAGS='-O1 -g -fsanitize=address -fno-omit-frame-pointer' CGO_LDFLAGS=-fsanitize=address go test -asan -count=1 ./internal/base/kernel
 
+# A process more than there are cores, because many tests wait. worksteal keeps
+# neighbouring tests in one process, which shares the fixtures of their module, until
+# another process has nothing left to do.
+TESTERS = $$(( $$(nproc) + 1 ))
 py-test: engine venv
-	cd python && ../$(VENV)/python -m pytest -q
+	cd python && ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
+
+# With the long forms (python/tests/forms.py): every start method with every unit, every order with every setting.
+py-test-all: engine venv
+	cd python && STOKER_ALL=1 ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
 
 # The JPEG decoder on damaged files, against libjpeg-turbo: under AddressSanitizer
 # and UBSan, between guard pages, and once more without sanitizers, which is faster.
@@ -170,7 +214,7 @@ webp-fuzz: build/webp-fuzz
 
 # Every size with every kind of JPEG, 200 boxes each, and of every photograph of a folder.
 jpeg-all:
-	STOKER_JPEG_ALL=1 STOKER_TEST_PHOTOS="$(abspath $(DATA))" go test -count=1 -timeout 12h -run 'TestGeneratedSet|TestBoxesOfPhotographs' -v ./internal/base/kernel
+	STOKER_JPEG_ALL=1 STOKER_TEST_PHOTOS="$(if $(DATA),$$(realpath -m -- "$(DATA)"))" go test -count=1 -timeout 12h -run 'TestGeneratedSet|TestBoxesOfPhotographs' -v ./internal/base/kernel
 
 # What stoker writes, read by the tools that it is written for; TOOLS is a Python
 # that has them (webdataset, tensorflow, numpy, and pytest and pillow for the tests).
@@ -195,6 +239,10 @@ test-frameworks: engine venv .venv-frameworks/ready
 test-kills:
 	STOKER_KILLS=$${KILLS:-50} go test -count=1 -run TestPackIsKilled -timeout 30m ./cmd/stoker
 
+# Python workers are killed 200 times (KILLS), and engines and trainers 50 times each: ten minutes of two cores.
+test-kills-python: engine venv
+	cd python && STOKER_KILLS=$${KILLS:-200} ../$(VENV)/python -m pytest -q tests/test_python_kills.py
+
 soak: engine venv
 	cd python && STOKER_SOAK=$${KILLS:-200} ../$(VENV)/python -m pytest -q -k "kill or leak"
 
@@ -217,9 +265,49 @@ mutants: engine
 	cd tools && go build -o ../build/tools/mutants ./mutants
 	build/tools/mutants -seed $${SEED:-1} -jobs $$(nproc) $${KEEP:+-keep}
 
-wheel: setup-all
+wheel:
+	@bash tools/setup.sh wheel
 	@$(MAKE) --no-print-directory engine
 	bash tools/wheel.sh
+
+# The wheel in fresh virtual environments of every Python (of pyenv, or on PATH), with NumPy
+# and with the oldest and the newest torch that the wheel takes. Each torch is 2 to 4 GB to
+# download and up to 7 GB of disk, which is free again after its turn. The short form is CI's.
+WHEEL := dist/stoker-$(shell cat VERSION)-py3-none-manylinux_2_28_$(shell uname -m).whl
+wheel-test: wheel
+	$(PYTHON) tools/wheel_test.py $(WHEEL) 3.10:numpy-oldest 3.11 3.12 3.13 3.10:torch-oldest 3.13:torch-newest
+
+wheel-test-short: wheel
+	$(PYTHON) tools/wheel_test.py $(WHEEL) 3.10:torch-oldest 3.13:torch-newest
+
+# The wheel for aarch64, cross-compiled, and run under qemu-user. Debian's packages:
+# gcc-aarch64-linux-gnu libc6-dev-arm64-cross libjpeg62-turbo-dev:arm64 libwebp-dev:arm64
+# qemu-user-static, after dpkg --add-architecture arm64.
+ARM64 := CC=aarch64-linux-gnu-gcc
+wheel-arm64:
+	@$(ARM64) bash tools/setup.sh wheel
+	@mkdir -p build
+	$(ARM64) GOARCH=arm64 CGO_ENABLED=1 go build -tags netgo,osusergo,$$($(ARM64) tools/tags.sh) -ldflags "-s -w $$($(ARM64) tools/tags.sh --static)" -o build/stoker-arm64 ./cmd/stoker
+	STOKER_WHEEL_ENGINE="$(CURDIR)/build/stoker-arm64" bash tools/wheel.sh aarch64
+
+# The Go tests as on aarch64, of an engine like the wheel's. They need the packages of
+# wheel-arm64, no hardware, and half an hour of four cores. QEMU_PAGESIZE=65536 is a
+# kernel with larger pages. Most tools are left out: their tests measure rates, for which
+# an emulated processor is too slow, or have a shell start the command.
+ARM64_TESTS ?= . ./internal/base/... ./internal/dataset/... ./internal/engine/... ./internal/fill/... ./internal/loader/... ./internal/spec/... ./internal/stage/... ./internal/stream/... ./internal/tool/pack/...
+test-arm64:
+	@$(ARM64) bash tools/setup.sh wheel
+	$(ARM64) GOARCH=arm64 CGO_ENABLED=1 go test -short -vet=off -timeout 90m -exec "'$(CURDIR)/tools/emulate.sh'" -tags netgo,osusergo,$$($(ARM64) tools/tags.sh) -ldflags "$$($(ARM64) tools/tags.sh --static)" $(ARM64_TESTS)
+
+# The kernel's AVX-512 code on a processor without AVX-512: SIMDe's plain C in the place of
+# the instructions. It needs Debian's libsimde-dev.
+test-avx512:
+	@test -e /usr/include/simde/x86/avx512.h || { echo "make test-avx512 needs SIMDe: apt-get install libsimde-dev" >&2; exit 1; }
+	CGO_CFLAGS="-O2 -g -Wno-psabi -DSTK_SIMDE" STOKER_KERNEL=avx512 go test -count=1 ./internal/base/kernel ./internal/stage/transform
+
+# Man pages in build/man, made of docs/cli.md.
+man:
+	go test -count=1 ./cmd/stoker -run '^TestManPages$$' -args -man="$(CURDIR)/build/man"
 
 bench-venvs:
 	$(PYTHON) bench/setup.py
@@ -231,6 +319,12 @@ bench: engine venv bench-venvs
 
 bench-transport: engine venv
 	$(VENV)/python -m bench.transport --out build/bench-transport.json
+
+# A user's own dataset under torch's DataLoader and under stoker's.
+bench-python: engine venv
+	@test -n "$(DATA)" || { echo "usage: make bench-python DATA=folder-of-jpegs"; exit 2; }
+	$(PYTHON) bench/setup.py own
+	$(VENV)/python -m bench.own --data "$(DATA)" --out build/bench-own.json
 
 bench-startup: engine venv
 	@test -n "$(DATA)" || { echo "usage: make bench-startup DATA=folder-of-jpegs"; exit 2; }
@@ -252,7 +346,7 @@ doctor-score: engine venv
 	$(VENV)/python -m bench.score --seeds $${SEEDS:-1} --out build/doctor-score.json
 
 doctor-score-short: engine venv
-	STOKER_SCORE_PYTHON=$(abspath $(VENV))/python STOKER_SCORE_COMMAND=$(abspath build/stoker) go -C harness test -count=1 -v -run TestShort ./score
+	STOKER_SCORE_PYTHON="$(CURDIR)/$(VENV)/python" STOKER_SCORE_COMMAND="$(CURDIR)/build/stoker" go -C harness test -count=1 -v -run TestShort ./score
 
 # Puts the figures of bench/results into the docs; a test holds them together.
 figures:
@@ -274,6 +368,16 @@ bench-pictures: venv
 	@test -n "$(DATA)" || { echo "usage: make bench-pictures DATA=folder-of-jpegs"; exit 2; }
 	$(PYTHON) bench/setup.py images
 	$(VENV)/python -m bench.images --data "$(DATA)" --out build/bench-pictures.json
+
+# What augmentations add to a picture, and whole recipes; forty minutes on a machine that does nothing else.
+bench-augment: engine venv
+	@test -n "$(DATA)" || { echo "usage: make bench-augment DATA=folder-of-jpegs"; exit 2; }
+	$(PYTHON) bench/setup.py own dali kornia
+	$(VENV)/python -m bench.augment --data "$(DATA)" --out build/bench-augment.json
+
+# Each operation beside torchvision's, with the same choices, on the photographs of testdata.
+augment-sheet: engine venv
+	$(VENV)/python -m bench.sheet --out docs/guides/augmentations.jpg
 
 clean:
 	rm -rf build dist .venv .venv-bench .venv-frameworks python/src/stoker/_engine

@@ -23,7 +23,7 @@ type Batch struct {
 	Epoch    int64
 	Step     int64 // counted from the start of the epoch, in a resumed pass too
 	Position int64 // places of the epoch that all ranks have received, including this batch
-	Rows     int   // samples; for a packed batch, runs
+	Rows     int   // samples; for a batch of runs (BatchSpec.Pack), runs
 	// Bad are the samples of this step that could not be delivered.
 	Bad []BadSample
 
@@ -32,7 +32,7 @@ type Batch struct {
 	refs atomic.Int32
 }
 
-// The columns that a packed batch has too (BatchSpec.Pack). Its fields of bytes are
+// The columns that a batch of runs has too (BatchSpec.Pack). Its fields of bytes are
 // dense rows of Pack tokens. All other columns have one row per run: one for every
 // sample or piece of a sample, in the order of the rows, and one with id -1 for the
 // unused end of a row. Batch.Rows counts runs.
@@ -176,7 +176,7 @@ func (b *Batch) Float32(name string) (Tensor[float32], error) {
 	return typed[float32](b, name, mem.Float32)
 }
 
-// Int32 returns one of the columns of a packed batch: PositionIDs, SeqLens.
+// Int32 returns one of the columns of a batch of runs: PositionIDs, SeqLens.
 func (b *Batch) Int32(name string) (Tensor[int32], error) { return typed[int32](b, name, mem.Int32) }
 
 // Int64 returns a column of whole numbers: labels.
@@ -220,7 +220,7 @@ func view[T any](b *Batch, name string, col *batch.Column) (Tensor[T], error) {
 		col = b.find(name)
 	}
 	rows := b.Rows
-	if col.Rows > 0 { // packed: fewer, longer rows
+	if col.Rows > 0 { // of runs: fewer, longer rows
 		rows = col.Rows
 	}
 	if col.Kind == "ragged" {

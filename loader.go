@@ -15,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stream"
 )
 
 // stallDeadline is how long one batch may take, unless SetDeadline changes it. It
@@ -35,7 +36,7 @@ type Loader struct {
 	deadline time.Duration
 	next     place   // where the next pass begins
 	current  *cursor // the pass begun last; nil if none since Open or Restore
-	skipped  []loader.Skipped
+	skipped  []stream.Skipped
 	parts    []*ReceiptPart // of the receipt
 }
 
@@ -63,7 +64,7 @@ type Column struct {
 }
 
 // State is a position in a stream: plain JSON, below 1 KiB, equal on every rank.
-type State = loader.State
+type State = stream.State
 
 // Open opens a stream of batches. It indexes the dataset if that has not been done
 // before; ctx can cancel it. An error names every problem of the Spec.

@@ -5,18 +5,19 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stream"
 )
 
 type (
 	// Receipt is what one rank's training loop really received. The receipts of
 	// all ranks, and of the pieces of a run that was resumed, add up: see Verify.
-	Receipt = loader.Receipt
+	Receipt = stream.Receipt
 	// ReceiptPart is one run of steps of one pass.
-	ReceiptPart = loader.ReceiptPart
+	ReceiptPart = stream.ReceiptPart
 	// Verdict is the result of comparing receipts with the plan.
-	Verdict = loader.Verdict
+	Verdict = stream.Verdict
 	// Explanation is what one batch contains, and why: ids, files, boxes, flips.
-	Explanation = loader.Explanation
+	Explanation = stream.Explanation
 )
 
 // newPart begins a part of the receipt at a cursor. mu is held.
@@ -50,7 +51,7 @@ func (l *Loader) Receipt() Receipt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st := l.inner.State(0, 0)
-	r := Receipt{Version: loader.ReceiptVersion, Dataset: st.Dataset, Seed: st.Seed, Order: st.Order}
+	r := Receipt{Version: stream.ReceiptVersion, Dataset: st.Dataset, Seed: st.Seed, Order: st.Order}
 	for _, p := range l.parts {
 		if p.To > p.From {
 			part := *p
@@ -94,7 +95,7 @@ func (l *Loader) Skip(steps int) error {
 	if end <= at.position {
 		return nil
 	}
-	st := loader.State{Epoch: at.epoch, Position: at.position, Skipped: l.skipped}.Skip(end)
+	st := stream.State{Epoch: at.epoch, Position: at.position, Skipped: l.skipped}.Skip(end)
 	at.position, l.skipped = end, st.Skipped
 	if l.current != nil {
 		l.current.jumped = true
@@ -145,7 +146,7 @@ func (l *Loader) Explain(step int64) (*Explanation, error) {
 // no mixture.
 func (l *Loader) Shares() []int64 {
 	st := l.State()
-	found, err := l.inner.Ask(loader.Question{What: "shares", Epoch: st.Epoch, To: st.Position})
+	found, err := l.inner.Ask(stream.Question{What: "shares", Epoch: st.Epoch, To: st.Position})
 	shares, _ := found.([]int64)
 	if err != nil {
 		return nil

@@ -59,7 +59,7 @@ func shardSpec(dir string) stoker.Spec {
 	}
 }
 
-func packed(dir string) stoker.Spec {
+func inRuns(dir string) stoker.Spec {
 	spec := shardSpec(dir)
 	spec.Fields = []stoker.Field{{Name: "bin"}, {Name: "label", From: "cls", Decode: "int"}}
 	spec.Batch = stoker.BatchSpec{Size: 2, Pack: 8, Lengths: stoker.Lengths{Field: "bin"}, Window: 16}
@@ -68,7 +68,7 @@ func packed(dir string) stoker.Spec {
 
 // receiptSpecs are streams of every kind.
 func receiptSpecs(dir, more string) map[string]stoker.Spec {
-	out := map[string]stoker.Spec{"full": shardSpec(dir), "packed": packed(dir)}
+	out := map[string]stoker.Spec{"full": shardSpec(dir), "runs": inRuns(dir)}
 	one := func(name string, change func(s *stoker.Spec)) {
 		s := shardSpec(dir)
 		change(&s)
@@ -359,7 +359,7 @@ func TestReceiptsOfBadSamples(t *testing.T) {
 // run that stops between them adds up too.
 func TestReceiptsOfSplitSamples(t *testing.T) {
 	dir := shards(t, 9, 11, 9)
-	spec := packed(dir)
+	spec := inRuns(dir)
 	spec.OnBad.Policy = stoker.Skip
 	for _, id := range []int{3, 13, 16, 23, 26} { // of 21, 22, 20, 0 and 21 bytes: up to three runs
 		path := filepath.Join(dir, map[bool]string{true: "000.tar", false: "001.tar"}[id < 9])
@@ -566,10 +566,10 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A packed batch, read by Go users: dense rows of bytes, positions, and runs that
+// A batch of runs, read by Go users: dense rows of bytes, positions, and runs that
 // add up to the rows.
-func TestPackedColumns(t *testing.T) {
-	l := open(t, packed(shards(t, 9, 11, 9)))
+func TestColumnsOfRuns(t *testing.T) {
+	l := open(t, inRuns(shards(t, 9, 11, 9)))
 	bytesOf := map[int64]int{}
 	for b, err := range l.Batches(t.Context()) {
 		if err != nil {

@@ -237,6 +237,9 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 	}
 }
 
+// ofPython are what Python's loader and datasets take code by.
+var ofPython = []string{"batch_sampler", "collate_fn", "collation_fn", "compose", "filter", "generator", "handler", "map", "map_dict", "map_tuple", "multiprocessing_context", "sampler", "target_transform", "worker_init_fn"}
+
 func (c *keyCheck) unknown(path, key string, known []string) {
 	c.problems = append(c.problems, fmt.Sprintf("unknown key %q", path))
 	where := "a Spec"
@@ -244,7 +247,9 @@ func (c *keyCheck) unknown(path, key string, known []string) {
 		where = path[:len(path)-len(key)-1]
 	}
 	hint := fmt.Sprintf("the keys of %s are %s", where, strings.Join(known, ", "))
-	if near := errs.Nearest(key, known); near != "" {
+	if slices.Contains(ofPython, key) {
+		hint = fmt.Sprintf("%s is Python code, which a Spec cannot hold: use stoker.DataLoader or stoker.benchmark in Python", path)
+	} else if near := errs.Nearest(key, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", path[:len(path)-len(key)]+near)
 	}
 	if !slices.Contains(c.hints, hint) {

@@ -73,6 +73,8 @@ func TestParseSpecTeaches(t *testing.T) {
 			`the Spec has keys that do not exist: unknown key "dataste"; unknown key "fields[0].transforms"`,
 			"did you mean \"dataset\"?\n       did you mean \"fields[0].transform\"?",
 		},
+		{"collate_fn: pad", `the Spec has keys that do not exist: unknown key "collate_fn"`, `collate_fn is Python code, which a Spec cannot hold: use stoker.DataLoader or stoker.benchmark in Python`},
+		{"dataset: {path: x, map: f}", `the Spec has keys that do not exist: unknown key "dataset.map"`, `dataset.map is Python code, which a Spec cannot hold: use stoker.DataLoader or stoker.benchmark in Python`},
 		{"deliver: {qqqqqq: 1}", `the Spec has keys that do not exist: unknown key "deliver.qqqqqq"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
 		{"deliver: {qqqqqq: 1, zzzzzz: 2}", `the Spec has keys that do not exist: unknown key "deliver.qqqqqq"; unknown key "deliver.zzzzzz"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
 		{"dataset: {path: \"d\xff\"}", "the Spec is not UTF-8", "write it as UTF-8; for a path that is not UTF-8, make a link whose name is UTF-8"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,9 @@ USUAL = {
     "uint8": (STOKER, "torch-tuned", "dali", "tf.data", BOUND),
     "float32": (STOKER, "torch-tuned", "torch-pil", "dali", "tf.data", BOUND),
 }
+Required = Mapping[tuple[str, str], float]
 # (output, peer) -> images per CPU-second of stoker over the peer's, and the same by wall clock
-REQUIRED_CPU = {
+REQUIRED_CPU: Required = {
     ("uint8", "torch-tuned"): 2.7,
     ("uint8", "dali"): 2.6,
     ("uint8", "tf.data"): 1.75,
@@ -98,6 +99,12 @@ class Row:
 
 
 class Comparison:
+    """Rows, and rounds in which they take turns. usual: the peers of each output. trial: samples, at least, of a run
+    that chooses the number of workers. bench.augment has its own of both."""
+
+    usual: Mapping[str, tuple[str, ...]] = USUAL
+    trial = 1024
+
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.cpus = [int(c) for c in args.cpus.split(",")] if args.cpus else rig.first_cpus(2)
@@ -192,7 +199,7 @@ class Comparison:
         found: dict[int, tuple[float, float]] = {}
         for workers in KINDS[row.peer].tries:
             trial = Row(row.output, row.peer, workers)
-            run = self.measure(trial, max(self.args.samples // 4, 1024), "choose")
+            run = self.measure(trial, max(self.args.samples // 4, self.trial), "choose")
             if run is not None:
                 trial.add(run)
                 found[workers] = (trial.per_cpu[0], trial.per_wall[0])
@@ -208,7 +215,7 @@ class Comparison:
 
     def run(self) -> list[Row]:
         named = tuple(filter(None, self.args.peers.split(",")))
-        wanted = [(output, peer) for output in self.args.rows.split(",") for peer in named or USUAL[output]]
+        wanted = [(output, peer) for output in self.args.rows.split(",") for peer in named or self.usual[output]]
         rows = []
         for output, peer in wanted:
             venv = KINDS[peer].venv
@@ -236,8 +243,11 @@ class Comparison:
                 if run is not None:
                     row.add(run)
             self.record_rows(ready)
-            rig.save(self.args.out, self.document)
+            self.save()
         drop_loud([row for row in ready if not row.problem], wanted)
+
+    def save(self) -> None:
+        rig.save(self.args.out, self.document)
 
     def more(self, found: dict[str, Any]) -> list[Row]:
         """The rows of an earlier run of the same code, with as many rounds more as it lacks."""
@@ -280,7 +290,7 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return rig.middle(a / b for a, b in zip(ours, theirs, strict=False))
 
 
-def judge(rows: Sequence[Row]) -> tuple[list[rig.Gate], list[str]]:
+def judge(rows: Sequence[Row], required: Required = REQUIRED_CPU) -> tuple[list[rig.Gate], list[str]]:
     """The figures that must be reached, and what makes a figure of this run unsound."""
     gates, doubts = [], []
     for ours in (row for row in rows if row.peer == STOKER and row.per_cpu):
@@ -293,8 +303,8 @@ def judge(rows: Sequence[Row]) -> tuple[list[rig.Gate], list[str]]:
                 if cpu > 1.0:
                     doubts.append(f"{ours.output}: stoker at {cpu:.2f} of its own kernel: the measurement is wrong")
                 continue
-            if (ours.output, name) in REQUIRED_CPU:
-                limit = REQUIRED_CPU[ours.output, name]
+            if (ours.output, name) in required:
+                limit = required[ours.output, name]
                 gates.append(rig.Gate(f"{ours.output}, images per CPU-second over {name}", cpu, limit, "high", "x"))
             if (ours.output, name) in REQUIRED_WALL:
                 limit = REQUIRED_WALL[ours.output, name]
@@ -324,7 +334,7 @@ def figures(rows: Sequence[Row]) -> dict[str, float]:
     return found
 
 
-def render(rows: Sequence[Row], output: str) -> str:
+def render(rows: Sequence[Row], output: str, required: Required = REQUIRED_CPU) -> str:
     ours = next((row for row in rows if row.output == output and row.peer == STOKER and row.per_cpu), None)
     lines = []
     for row in rows:
@@ -333,7 +343,7 @@ def render(rows: Sequence[Row], output: str) -> str:
         against = ["", "", "", ""]
         if ours is not None and row is not ours:
             against[0] = f"{ratio(ours.per_cpu, row.per_cpu):.2f}"
-            against[1] = _needed(REQUIRED_CPU.get((output, row.peer)))
+            against[1] = _needed(required.get((output, row.peer)))
             against[2] = f"{ratio(ours.per_wall, row.per_wall):.2f}"
             against[3] = _needed(REQUIRED_WALL.get((output, row.peer)))
         lines.append(

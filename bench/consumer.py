@@ -46,7 +46,8 @@ class Options:
 
 @dataclass
 class Peer:
-    """What a peer says of itself. in_flight: batches made ahead at most. batches gives numpy arrays, not copied."""
+    """What a peer says of itself. in_flight: batches made ahead at most. batches gives numpy arrays, not copied; with
+    several views of a picture, a list or tuple of as many arrays."""
 
     batches: Iterator[tuple[np.ndarray, Any]]
     in_flight: int
@@ -54,6 +55,15 @@ class Peer:
     layout: str
     versions: dict[str, str]
     settings: dict[str, Any] = field(default_factory=dict)
+    views: int = 1
+
+
+def views(images: Any, count: int) -> list[np.ndarray]:
+    """The arrays of a batch's pictures."""
+    found = list(images) if count > 1 else [images]
+    if len(found) != count:
+        raise SystemExit(f"a batch of {len(found)} views, not {count}")
+    return [np.asarray(view) for view in found]
 
 
 def touch(images: np.ndarray) -> int:
@@ -94,20 +104,23 @@ def _measure(open_peer: Callable[[], Peer], options: Options) -> None:
     begin = time.perf_counter()
     peer = open_peer()
     stream = peer.batches
-    first, labels = next(stream)
-    touch(first)
+    images, labels = next(stream)
+    first = views(images, peer.views)
+    for view in first:
+        touch(view)
     first_batch = time.perf_counter() - begin
     first_cpu = cpu.seconds() - cpu_begin
-    shape, dtype = first.shape, first.dtype
+    shape, dtype = first[0].shape, first[0].dtype
     wanted = {"NHWC": (SIZE, SIZE, 3), "NCHW": (3, SIZE, SIZE)}[peer.layout]
     if shape != (options.batch, *wanted) or str(dtype) != options.output or len(labels) != options.batch:
         raise SystemExit(f"the peer delivers {dtype}{list(shape)}, not {options.output} {peer.layout}")
-    del first, labels
+    del first, images, labels, view
     warm = max(2 * peer.in_flight, 16)
     for _ in range(warm):
         images, labels = next(stream)
-        touch(images)
-    del images, labels
+        for view in views(images, peer.views):
+            touch(view)
+    del images, labels, view
     emit(
         "start",
         cpu=cpu.seconds(),
@@ -124,11 +137,12 @@ def _measure(open_peer: Callable[[], Peer], options: Options) -> None:
     seen = checksum = label_sum = 0
     for _ in range(-(-options.samples // options.batch)):
         images, labels = next(stream)
-        if images.shape != shape or images.dtype != dtype:
-            raise SystemExit(f"a batch of {images.dtype}{list(images.shape)} in mid-run")
-        checksum ^= touch(images)
+        for view in views(images, peer.views):
+            if view.shape != shape or view.dtype != dtype:
+                raise SystemExit(f"a batch of {view.dtype}{list(view.shape)} in mid-run")
+            checksum ^= touch(view)
         label_sum += int(np.sum(labels))
-        seen += len(images)
+        seen += len(labels)
     emit(
         "stop",
         cpu=cpu.seconds(),

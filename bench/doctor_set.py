@@ -9,9 +9,10 @@ two causes main_only.py (the same without the main one), and truth.json. For eve
 them without the doctor, twice and in turn; the doctor's report on train.py, and on well.py. The reports are written
 beside FILE.json, in FILE-reports/.
 
-With --rates the rates are those of an earlier result, and only the doctor runs. With --advised too, only scripts run
-that a report's first change was applied to: DIR/NN_name/train_advised.py. DIR/judged.json says of each whether it could
-be applied as written ("A"), with an obvious completion ("B"), or not ("C").
+With --rates the rates are those of an earlier result, and only the doctor runs. With --advised too, each train.py runs
+beside itself with a report's first change applied, DIR/NN_name.patch. DIR/judged.json says of each whether it could be
+applied as written ("A"), with an obvious completion ("B"), or not ("C"); and under "now" the same of advice that was
+corrected since, with NN_name.now.patch.
 
 Scripts are started with DATA_DIR in their environment and print lines with `samples N` and `time T`. Beside a script
 that is `loaded` in truth.json, one more process uses a core of the same ones.
@@ -26,10 +27,12 @@ import os
 import pathlib
 import queue
 import re
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -266,21 +269,31 @@ class Set:
         self.earlier = {script["script"]: script["rates"] for script in before}
 
     def advice(self, script, judged):
-        """The rate with a report's first change, beside what the report promised."""
-        folder, truth = self.args.advised.resolve() / script["script"], script["truth"]
-        if judged["grade"] == "C" or not (folder / "train_advised.py").exists():
+        """The rate with a report's first change, beside what the report promised; now, if the advice was corrected."""
+        judged = dict(judged)
+        now = judged.pop("now", None)
+        result = self.applied(script, judged, ".patch")
+        return result | ({"now": self.applied(script, now, ".now.patch")} if now else {})
+
+    def applied(self, script, judged, ending):
+        if judged["grade"] == "C":
             return {**judged, "measured": None, "within_25": False}
-        with self.load(truth):
-            rate, tail = steady_rate(
-                self.command(truth, "train_advised.py"),
-                folder,
-                self.environment,
-                truth.get("seconds", self.args.seconds),
-            )
-        if rate is None:
-            print(script["script"], "no rate; its last lines:", *tail, sep="\n  ", file=sys.stderr)
-            return {**judged, "measured": None, "within_25": False}
-        measured = rate / statistics.mean(script["rates"]["train.py"])
+        truth, rates = script["truth"], []
+        patch = (self.args.advised / (script["script"] + ending)).resolve()
+        with tempfile.TemporaryDirectory() as top, self.load(truth):
+            before = (self.args.set / script["script"]).resolve()
+            after = pathlib.Path(shutil.copytree(before, pathlib.Path(top, script["script"])))
+            if patch.exists():  # nothing is changed in a script for which nothing was advised
+                subprocess.run(["git", "apply", str(patch)], cwd=after, check=True)
+            for folder in (before, after):
+                rate, tail = steady_rate(
+                    self.command(truth, "train.py"), folder, self.environment, truth.get("seconds", self.args.seconds)
+                )
+                if rate is None:
+                    print(script["script"], "no rate; its last lines:", *tail, sep="\n  ", file=sys.stderr)
+                    return {**judged, "measured": None, "within_25": False}
+                rates.append(rate)
+        measured = rates[1] / rates[0]
         promised = script["train"]["speedup"] or 1.0
         return {**judged, "measured": round(measured, 3), "within_25": is_near(promised, measured)}
 
@@ -472,6 +485,9 @@ def measure_advice(args, only, scripts, machine, others):
     advice = [script["advice"] for script in document["scripts"] if "advice" in script]
     document["summary"]["applicable"] = sum(one["grade"] in "AB" for one in advice)
     document["summary"]["advice_within_25"] = sum(one["within_25"] for one in advice)
+    now = [one.get("now", one) for one in advice]
+    document["summary"]["applicable_now"] = sum(one["grade"] in "AB" for one in now)
+    document["summary"]["advice_within_25_now"] = sum(one["within_25"] for one in now)
     document["advice_machine"] = machine
     return finish(args.out, document, others.shares())
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import rig
+from bench.augment.operations import OPERATIONS, REQUIRED
 
 # A number with a unit or a word of a measurement: 1.93 times, 2.1x, 4 %, 30 to 40 us, 1,616 images a second. Sizes and
 # counts are not looked at: nearly all are limits. "256 x 256" is a size too.
@@ -119,6 +120,22 @@ def unsound(results: Results) -> Iterator[str]:
             yield from (f"{where}: {doubt}" for doubt in part.get("doubts", ()))
 
 
+def incomplete(results: Results) -> Iterator[str]:
+    """What augment.json leaves out: it has a figure or a reason for each operation of each peer."""
+    if "augment.json" not in results.names():
+        return
+    part = results["augment.json"].get("operations", {})
+    gates = {gate["what"] for gate in part.get("gates", ())}
+    for name, operation in OPERATIONS.items():
+        for peer, limits in {"stoker": (None, None), **REQUIRED}.items():
+            measured = f"{name} {peer}, us" in part.get("figures", {})
+            if measured == bool(part.get("missing", {}).get(peer, {}).get(name)):
+                yield f"bench/results/augment.json: not one of a figure and a reason for {name} by {peer}"
+            limit = limits[0 if operation.heavy else 1]
+            if measured and limit is not None and f"{name}, times as fast as {peer}" not in gates:
+                yield f"bench/results/augment.json: no figure to reach for {name} over {peer}"
+
+
 def check_links(text: str, page: str, results: Results, write: bool) -> tuple[str, list[str]]:
     problems: list[str] = []
 
@@ -177,7 +194,7 @@ def check_loose(text: str, page: str, known: list[str]) -> list[str]:
 
 def check(root: Path, write: bool = False) -> list[str]:
     results = Results(root)
-    problems = list(unsound(results))
+    problems = [*unsound(results), *incomplete(results)]
     for path in pages(root):
         page = str(path.relative_to(root))
         before = path.read_text()
@@ -333,6 +350,28 @@ def chunks_table(results: Results) -> str:
     )
 
 
+def augment_table(results: Results) -> str:
+    """What each operation adds to a picture. "-": the peer does not have it; "missing": stoker does not."""
+    value = results["augment.json"]["operations"]["figures"]
+    names = dict.fromkeys(row["operation"] for row in results["augment.json"]["operations"]["rows"])
+    peers = {"torchvision": "torchvision", "albumentations": "Albumentations", "dali": "DALI, CPU", "kornia": "Kornia"}
+
+    def cell(name: str, peer: str) -> str:
+        us, over = value.get(f"{name} {peer}, us"), value.get(f"{name} over {peer}")
+        if us is None:
+            return "-"
+        return f"{us:,.0f} us" + ("" if over is None else f", {over:.1f}x")
+
+    def own(name: str) -> str:
+        us = value.get(f"{name} stoker, us")
+        return "missing" if us is None else f"{us:,.0f} us"
+
+    return markdown(
+        ("operation", "**stoker**", *(f"{said}; stoker over it" for said in peers.values())),
+        ([f"`{name}`", own(name), *(cell(name, peer) for peer in peers)] for name in names),
+    )
+
+
 TABLES: dict[str, Callable[[Results], str]] = {
     "compare": compare_table,
     "tokens": tokens_table,
@@ -340,6 +379,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "packed-loaders": packed_loaders_table,
     "caching": caching_table,
     "chunks": chunks_table,
+    "augment": augment_table,
 }
 
 

@@ -218,22 +218,25 @@ def middle(values: Iterable[float]) -> float:
 
 @dataclass
 class Gate:
-    """One figure that must be reached. better: "high" or "low"."""
+    """One figure that must be reached. better: "high" or "low". value: None if there was nothing to measure."""
 
     what: str
-    value: float
+    value: float | None
     limit: float
     better: str
     unit: str = ""
 
     @property
     def reached(self) -> bool:
+        if self.value is None:
+            return False
         return self.value >= self.limit if self.better == "high" else self.value <= self.limit
 
     def line(self) -> str:
         sign = ">=" if self.better == "high" else "<="
-        word = "reached" if self.reached else "MISSED"
-        return f"  {word:8} {self.what}: {self.value:.3g}{self.unit}, must be {sign} {self.limit:.3g}{self.unit}"
+        word = "reached" if self.reached else "MISSED" if self.value is not None else "MISSING"
+        value = f"{self.value:.3g}{self.unit}" if self.value is not None else "no figure"
+        return f"  {word:8} {self.what}: {value}, must be {sign} {self.limit:.3g}{self.unit}"
 
     def as_dict(self) -> dict[str, Any]:
         return {**self.__dict__, "reached": self.reached}

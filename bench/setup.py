@@ -27,6 +27,10 @@ PACKAGES = {
         *("opencv-python-headless==5.0.0.93", "imagecodecs==2026.3.6", "pywuffs==2.0.1", "fpng-py==0.0.3"),
         *("isal==1.9.1", "zlib-ng==1.1.0", "deflate==0.9.0", "h5py==3.16.0", "pillow==13.0.0", "numpy==2.4.6"),
     ),
+    # What a user's own dataset uses (bench.own); torch is borrowed from .venv.
+    "own": ("albumentations==2.0.8", "opencv-python-headless==5.0.0.93", "tokenizers==0.23.3", "numpy==2.4.6"),
+    # One of bench.augment's; torch is borrowed from .venv.
+    "kornia": ("kornia==0.9.0", "kornia_rs==0.2.0", "numpy==2.4.6"),
     # It is compiled here: Debian's libopencv-dev, libturbojpeg0-dev, pkg-config and g++ must be there.
     "ffcv": ("ffcv==1.0.2", "torch==2.15.0", "torchvision==0.29.2", "numpy==2.4.6", "pillow"),
 }
@@ -47,8 +51,27 @@ print(dali.__version__)
     "jpeg": "import cv2, simplejpeg; cv2.IMREAD_COLOR_RGB; print(cv2.__version__)",
     "images": "import cv2, imagecodecs, pywuffs, fpng_py, isal, zlib_ng, deflate, h5py; print(imagecodecs.__version__)",
     "spdl": "import spdl.io; spdl.io.demux_image; import importlib.metadata as m; print(m.version('spdl'))",
+    "own": "import albumentations, cv2, tokenizers, torch; print(albumentations.__version__)",
+    "kornia": "import kornia, torch; kornia.enhance.invert(torch.ones(1, 3, 2, 2)); print(kornia.__version__)",
     "ffcv": "import ffcv.writer, ffcv.loader, importlib.metadata as m; print(m.version('ffcv'))",
 }
+
+
+# Peers that use the packages of the project's .venv besides their own.
+BORROWS = ("own", "kornia")
+# Peers of which only the packages named are installed: what else they need is borrowed.
+ALONE = ("kornia",)
+_SITE = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+
+
+def _borrow(python: str) -> None:
+    """Puts the packages of .venv on the path of another environment, after its own."""
+    ours = FOLDER.parent / ".venv" / "bin" / "python"
+    there, here = (
+        subprocess.run([str(p), "-c", _SITE], capture_output=True, text=True, check=True).stdout.strip()
+        for p in (ours, python)
+    )
+    (Path(here) / "borrowed.pth").write_text(there + "\n")
 
 
 def make(peer: str) -> None:
@@ -62,10 +85,13 @@ def make(peer: str) -> None:
     venv.create(home, with_pip=True)
     python = str(home / "bin" / "python")
     print(f"{peer}: installing {', '.join(PACKAGES[peer])}", flush=True)
+    more = ["--no-deps"] if peer in ALONE else []
     subprocess.run(
-        [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES[peer]],
+        [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *more, *PACKAGES[peer]],
         check=True,
     )
+    if peer in BORROWS:
+        _borrow(python)
     done = subprocess.run([python, "-c", PROOFS[peer]], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{peer}: installed, but does not run:\n{done.stderr[-2000:]}")

@@ -4,9 +4,9 @@
 // internal packages; nothing of the product imports it (internal/floors_test.go).
 //
 //   - [github.com/stoker-data/stoker/harness/slowfs]: a folder mounted read-only, as slow
-//     as asked, counting what it serves.
-//   - [github.com/stoker-data/stoker/harness/score]: the doctor held against jobs of which
-//     it is known what is wrong.
+//     as requested, which counts what it serves.
+//   - [github.com/stoker-data/stoker/harness/score]: the doctor, on jobs whose faults are
+//     known.
 //
 // Servers and proxies that tests talk to (object stores, slow or broken networks, remote
 // workers) go here, too, a package each. make check and make test cover this module as

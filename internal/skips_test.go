@@ -1,8 +1,10 @@
 package internal_test
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,15 +26,8 @@ func TestSkipsAreDeclared(t *testing.T) {
 			declared = append(declared, line)
 		}
 	}
-	all := exec.Command("git", "ls-files", "-co", "--exclude-standard")
-	all.Dir = ".."
-	out, err := all.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var found []string
-	for path := range strings.Lines(string(out)) {
-		path = "../" + strings.TrimSpace(path)
+	for _, path := range written(t, "..") {
 		name := path[strings.LastIndexByte(path, '/')+1:]
 		if !strings.HasSuffix(name, "_test.go") && !strings.HasSuffix(name, ".py") || name == "skips_test.go" {
 			continue
@@ -61,5 +56,57 @@ func TestSkipsAreDeclared(t *testing.T) {
 		if !slices.Contains(found, call) {
 			t.Errorf("in testdata/skips.txt, and nowhere else: %s", call)
 		}
+	}
+}
+
+// written are the files below a folder that are written by hand: those that git keeps or
+// would keep. In a tree without git, as an archive unpacks it, all but hidden folders and
+// what make builds.
+func written(t *testing.T, top string) []string {
+	t.Helper()
+	var paths []string
+	all := exec.Command("git", "ls-files", "-co", "--exclude-standard")
+	all.Dir = top
+	if out, err := all.Output(); err == nil {
+		for path := range strings.Lines(string(out)) {
+			paths = append(paths, filepath.Join(top, strings.TrimSuffix(path, "\n")))
+		}
+	}
+	if len(paths) > 0 { // none: the tree is an ignored folder of another repository
+		return paths
+	}
+	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() && path != top && (strings.HasPrefix(name, ".") || name == "build" || name == "dist") {
+			return fs.SkipDir
+		}
+		if !entry.IsDir() {
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// An archive of the tree has no git.
+func TestWrittenWithoutGit(t *testing.T) {
+	top := t.TempDir()
+	t.Setenv("GIT_CEILING_DIRECTORIES", filepath.Dir(top)) // which may be in a repository
+	for _, name := range []string{"a/x_test.go", ".venv/y.py", "build/z.py", "python/build.py"} {
+		if err := os.MkdirAll(filepath.Join(top, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(top, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{filepath.Join(top, "a/x_test.go"), filepath.Join(top, "python/build.py")}
+	if got := written(t, top); !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
 	}
 }

@@ -111,7 +111,17 @@ def lines(profile: Path) -> dict[str, dict[str, tuple[int, int]]]:
     return out
 
 
-def measure(tree: Path, folder: str) -> dict[str, dict[str, tuple[int, int]]]:
+def parsed(folder: str, fuzzed: dict[str, list[str]]) -> list[str]:
+    """The folder and those below it whose code only its targets reach: they have none of their own."""
+    below = {
+        str(path.parent.relative_to(TOP))
+        for path in (TOP / folder).glob("*/*.go")
+        if not path.name.endswith("_test.go") and "testdata" not in path.parts
+    }
+    return [folder, *sorted(below - fuzzed.keys())] if folder != "." else [folder]
+
+
+def measure(tree: Path, folder: str, parts: list[str]) -> dict[str, dict[str, tuple[int, int]]]:
     with tempfile.TemporaryDirectory() as here:
         profile = Path(here) / "cover.out"
         command = [
@@ -123,7 +133,7 @@ def measure(tree: Path, folder: str) -> dict[str, dict[str, tuple[int, int]]]:
             "-timeout",
             "20m",
             "-coverpkg",
-            f"./{folder}",
+            ",".join(f"./{part}" for part in parts),
             "-coverprofile",
             str(profile),
             f"./{folder}",
@@ -148,14 +158,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fuzz-coverage") as here:
         tree = Path(here)
         copy(tree)
-        for folder, targets in packages().items():
+        fuzzed = packages()
+        for folder, targets in fuzzed.items():
             if arguments.package and folder not in arguments.package:
                 continue
             for target in targets:
                 if arguments.seconds:
                     fuzz(folder, target, arguments.seconds)
             with_corpus(tree, folder, targets)
-            files = measure(tree, folder)
+            files = measure(tree, folder, parsed(folder, fuzzed))
             entered = {name: [have for have in parts.values() if have[1]] for name, parts in files.items()}
             share = percent([have for parts in entered.values() for have in parts])
             print(f"{share:5.1f} %  {folder}: {' '.join(targets)}")

@@ -1,25 +1,23 @@
 """Refuses English that this project does not write: "can not", "is no X", "behind" for "after".
 
-    tools/words.py            fails if a package has more of it than tools/words.baseline allows
-    tools/words.py PATH ...   shows every place below these paths, and fails if there is one
-    tools/words.py --write    writes the baseline anew: counts may only fall, so look at its difference
+    tools/words.py            shows every place, and fails if there is one
+    tools/words.py PATH ...   the same below these paths
 
 The patterns are below, each with what to write instead. tools/words.allow has what they match and is right English.
-A phrase may be broken over lines, also of a comment. Counts are kept for each folder; a folder that is not in the
-baseline has none. When the baseline is empty, delete it and the code that reads it.
+A phrase may be broken over lines, also of a comment.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-BASELINE, ALLOW = TOP / "tools/words.baseline", TOP / "tools/words.allow"
+ALLOW = TOP / "tools/words.allow"
 
 PATTERNS = {
     r"can not": "cannot",
@@ -31,7 +29,7 @@ PATTERNS = {
     r"(?:go|goes) not": "does not",
 }
 KINDS = {".go", ".c", ".h", ".py", ".md", ".sh", ".toml"}
-APART = ("tools/words", "bench/results/", "CHANGELOG.md", "python/src/stoker/_engine/")
+APART = ("tools/words", "python/tests/test_english.py", "bench/results/", "CHANGELOG.md", "python/src/stoker/_engine/")
 GAP = r"(?:[ \t]|[ \t]*\n[ \t]*(?://+|#+|\*|>|-)?[ \t]*)+"
 
 
@@ -58,11 +56,21 @@ def places(text: str, right: list[re.Pattern[str]]) -> Iterator[tuple[int, str, 
             yield text.count("\n", 0, begin) + 1, " ".join(match[0].split()), instead
 
 
+def walked(below: list[str]) -> Iterator[str]:
+    """What git would list, in a tree without git: all but hidden folders and what make builds."""
+    for start in below or ["."]:
+        if (TOP / start).is_file():
+            yield start
+        for folder, folders, names in os.walk(TOP / start):
+            folders[:] = [name for name in folders if not name.startswith(".") and name not in ("build", "dist")]
+            yield from ((Path(folder) / name).relative_to(TOP).as_posix() for name in names)
+
+
 def files(below: list[str]) -> Iterator[str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "-z", "--", *below], cwd=TOP, capture_output=True, check=True
-    )
-    for name in listed.stdout.decode("utf-8", "surrogateescape").split("\0"):
+    command = ["git", "ls-files", "-co", "--exclude-standard", "-z", "--", *below]
+    listed = subprocess.run(command, cwd=TOP, capture_output=True, check=False).stdout.decode("utf-8", "surrogateescape")
+    names = listed.split("\0") if listed else walked(below)
+    for name in names:
         if name and Path(name).suffix in KINDS and not name.startswith(APART) and "testdata" not in Path(name).parts:
             yield name
 
@@ -76,32 +84,11 @@ def found(below: list[str]) -> Iterator[tuple[str, int, str, str]]:
                 yield name, line, words, instead
 
 
-def folder(name: str) -> str:
-    return str(Path(name).parent)
-
-
 def main(args: list[str]) -> int:
-    if args and args != ["--write"]:
-        every = sorted(found(args))
-        for name, line, words, instead in every:
-            print(f'{name}:{line}: "{words}": write {instead}')
-        return bool(every)
-    counts = Counter(folder(name) for name, *_ in found([]))
-    if args:
-        BASELINE.write_text("".join(f"{count:5} {name}\n" for name, count in sorted(counts.items()) if count))
-        return 0
-    most: Counter[str] = Counter()
-    if BASELINE.exists():
-        for line in BASELINE.read_text().splitlines():
-            count, name = line.split(maxsplit=1)
-            most[name] = int(count)
-    worse = [name for name in sorted(counts) if counts[name] > most[name]]
-    for name in worse:
-        print(f"{name}: {counts[name]} places that `tools/words.py {name}` shows; there may be {most[name]}")
-    better = sum(most.values()) - sum(counts.values())
-    if not worse and better > 0:
-        print(f"{better} places fewer than tools/words.baseline has: run tools/words.py --write")
-    return bool(worse)
+    every = sorted(found(args))
+    for name, line, words, instead in every:
+        print(f'{name}:{line}: "{words}": write {instead}')
+    return bool(every)
 
 
 if __name__ == "__main__":

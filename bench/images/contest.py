@@ -6,14 +6,13 @@ import argparse
 import contextlib
 import json
 import random
-import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import meter, rig
+from bench import meter, rig, serving
 
 STREAMS = ("idat", "tiff strips", "hdf5 chunks")
 PNG = ("png rgb", "png grey", "png by fpng")
@@ -44,58 +43,15 @@ PEERS: dict[str, tuple[str, ...]] = {
 REFERENCE = {**dict.fromkeys((*PNG, *WEBP, *TIFF), "pillow"), **dict.fromkeys(STREAMS, "zlib")}
 
 
-class Peer:
+class Peer(serving.Server):
     """One decoder: its process, and what it said."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.problem = ""
-        self.versions: dict[str, str] = {}
-        self._process: Any = None
-        self._errors: Any = None
-
-    def open(self, stack: contextlib.ExitStack, native: Path, plan: Path, cpu: int) -> None:
+    def start(self, stack: contextlib.ExitStack, native: Path, plan: Path, cpu: int) -> None:
         venv = ".venv" if self.name in ("torchvision", "pillow") else VENV
-        command: list[str | Path] = [rig.python_of(venv), "-m", "bench.images.serve", self.name, plan]
         if self.name in NATIVE:
-            command = [native, self.name, plan]
-        elif not rig.python_of(venv).exists():
-            self.problem = f"no {venv}; bench/setup.py makes it"
-            return
-        self._errors = stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
-        scope = stack.enter_context(meter.Scope(f"images-{self.name.replace('/', '-')}"))
-        self._process = rig.start(command, [cpu], scope, self._errors)
-        stack.callback(self._end)
-        self.versions = self._hear().get("versions", {})
-
-    def pids(self) -> list[int]:
-        return [self._process.pid] if self._process is not None else []
-
-    def ask(self, group: str, *, check: bool) -> dict[str, Any]:
-        """One turn. What goes wrong is the end of this peer."""
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps({"Group": group, "Check": check}) + "\n")
-            self._process.stdin.flush()
-        return self._hear()
-
-    def _hear(self) -> dict[str, Any]:
-        line = self._process.stdout.readline()
-        while line and not line.startswith("{"):
-            line = self._process.stdout.readline()
-        if not line:
-            self._process.wait()
-            self._errors.seek(0)
-            said = "".join(self._errors.readlines()[-5:]).strip()
-            line = json.dumps({"error": f"ended with status {self._process.returncode}: {said}"})
-        answer: dict[str, Any] = json.loads(line)
-        self.problem = self.problem or answer.get("error", "")
-        return answer
-
-    def _end(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
+            self.open(stack, [native, self.name, plan], [cpu])
+        else:
+            self.open(stack, ["-m", "bench.images.serve", self.name, plan], [cpu], venv)
 
 
 @dataclass
@@ -111,7 +67,7 @@ class Contest:
     def __init__(self, args: argparse.Namespace, stack: contextlib.ExitStack) -> None:
         self.args = args
         self.cpu = int(args.cpu) if args.cpu else rig.first_cpus(1)[0]
-        native = build_native()
+        native = serving.build("images")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stoker-bench-images-")))
         self.groups = [group for group in GROUPS if not args.groups or group in args.groups.split(",")]
         self.plan = make(args, folder)
@@ -122,7 +78,7 @@ class Contest:
         ]
         self.peers = [Peer(name) for name in wanted]
         for peer in self.peers:
-            peer.open(stack, native, folder / "plan.json", self.cpu)
+            peer.start(stack, native, folder / "plan.json", self.cpu)
             rig.say(f"{peer.name:15} {peer.problem or ' '.join(f'{k} {v}' for k, v in peer.versions.items())}")
 
     def of(self, group: str) -> list[Peer]:
@@ -131,7 +87,7 @@ class Contest:
     def warm(self) -> None:
         """Everybody decodes everything once, and the bytes are compared."""
         for group in self.groups:
-            sums = {peer.name: peer.ask(group, check=True).get("sums", []) for peer in self.of(group)}
+            sums = {peer.name: peer.ask(Group=group, Check=True).get("sums", []) for peer in self.of(group)}
             right = sums.get(REFERENCE[group], [])
             for name, own in sums.items():
                 cell = self.cells[group, name] = Cell()
@@ -153,7 +109,7 @@ class Contest:
             ready = self.of(group)
             turn = number % len(ready)
             for peer in ready[turn:] + ready[:turn]:
-                answer = peer.ask(group, check=False)
+                answer = peer.ask(Group=group, Check=False)
                 if peer.problem:
                     rig.say(f"{peer.name}: {group}: {peer.problem}")
                     continue
@@ -171,16 +127,6 @@ class Contest:
         """Unpacked bytes a second of streams, in units of 1e6."""
         sizes = [item["Size"] for item in self.plan[group]["Items"]]
         return sum(sizes) / len(sizes) / rig.middle(self.cells[group, peer].cost)
-
-
-def build_native() -> Path:
-    program = rig.ROOT / "build" / "bench-images"
-    go = shutil.which("go")
-    if go is None:
-        raise SystemExit("no Go compiler: stoker cannot be measured")
-    command = [go, "build", "-tags", rig.go_tags(), "-o", str(program), "./bench/images/native"]
-    subprocess.run(command, cwd=rig.ROOT, check=True)
-    return program
 
 
 def make(args: argparse.Namespace, folder: Path) -> dict[str, Any]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import operator
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import meter, rig
+from bench import meter, rig, serving
 from bench.jpeg import plan
 
 TURBO = "libjpeg-turbo"
@@ -32,16 +30,6 @@ VENVS = {
 STOKER = tuple(f"stoker-{target}" for target in TARGETS)
 PEERS = (*STOKER, TURBO, NEWER, *VENVS)
 ALL = "all"
-
-
-def build_native() -> Path:
-    program = rig.ROOT / "build" / "bench-jpeg"
-    go = shutil.which("go")
-    if go is None:
-        raise SystemExit("no Go compiler: neither stoker's kernel nor libjpeg-turbo can be measured")
-    command = [go, "build", "-tags", rig.go_tags(), "-o", str(program), "./bench/jpeg/native"]
-    subprocess.run(command, cwd=rig.ROOT, check=True)
-    return program
 
 
 def in_pillow() -> tuple[str, str]:
@@ -64,11 +52,10 @@ class Peer:
         self.name = name
         self.problem = ""
         self.versions: dict[str, str] = {}
-        self._processes: list[Any] = []
-        self._errors: list[Any] = []
+        self._servers: list[serving.Server] = []
 
     def pids(self) -> list[int]:
-        return [process.pid for process in self._processes]
+        return [pid for server in self._servers for pid in server.pids()]
 
     def command(self, native: Path, path: Path) -> list[str | Path]:
         if self.name == TURBO:
@@ -78,21 +65,15 @@ class Peer:
         family, _, target = self.name.partition("-")
         if family == "stoker":
             return ["env", f"STOKER_KERNEL={target}", native, "kernel", path]
-        return [rig.python_of(VENVS[self.name]), "-m", "bench.jpeg.serve", self.name, path]
+        return ["-m", "bench.jpeg.serve", self.name, path]
 
     def open(self, stack: contextlib.ExitStack, native: Path, path: Path, cpus: Sequence[int]) -> None:
-        venv = VENVS.get(self.name)
-        if venv and not rig.python_of(venv).exists():
-            self.problem = f"no {venv}; bench/setup.py makes it"
-            return
         for cpu in cpus:
-            errors = stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
-            scope = stack.enter_context(meter.Scope(f"{self.name}-{cpu}"))
-            process = rig.start(self.command(native, path), [cpu], scope, errors)
-            stack.callback(_end, process)
-            self._processes.append(process)
-            self._errors.append(errors)
-        self.versions = self._hear()[0].get("versions", {})
+            server = serving.Server(f"{self.name}-{cpu}")
+            self._servers.append(server)
+            server.open(stack, self.command(native, path), [cpu], VENVS.get(self.name, ""))
+        self._look()
+        self.versions = self._servers[0].versions
         if self.name == NEWER:
             self.versions["libjpeg-turbo"] = in_pillow()[1]
         target = self.versions.get("target")
@@ -101,35 +82,14 @@ class Peer:
 
     def ask(self, **request: Any) -> list[dict[str, Any]]:
         """All processes at once; the answers when all have theirs. What goes wrong is the end of this peer."""
-        for process in self._processes:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(request) + "\n")
-                process.stdin.flush()
-        return self._hear()
-
-    def _hear(self) -> list[dict[str, Any]]:
-        answers = []
-        for process, errors in zip(self._processes, self._errors, strict=True):
-            line = process.stdout.readline()
-            while line and not line.startswith("{"):
-                line = process.stdout.readline()
-            if not line:
-                process.wait()
-                errors.seek(0)
-                said = "".join(errors.readlines()[-5:]).strip()
-                line = json.dumps({"error": f"ended with status {process.returncode}: {said}"})
-            answers.append(json.loads(line))
-        self.problem = self.problem or next((one["error"] for one in answers if "error" in one), "")
+        for server in self._servers:
+            server.say(**request)
+        answers = [server.hear() for server in self._servers]
+        self._look()
         return answers
 
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Nobody asks any more, which ends it."""
-    assert process.stdin and process.stdout
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
-    process.stdout.close()
-    process.wait()
+    def _look(self) -> None:
+        self.problem = self.problem or next((one.problem for one in self._servers if one.problem), "")
 
 
 @dataclass
@@ -145,7 +105,7 @@ class Contest:
     def __init__(self, args: argparse.Namespace, stack: contextlib.ExitStack) -> None:
         self.args = args
         self.cpus = [int(c) for c in args.cpus.split(",")] if args.cpus else rig.first_cpus(2)
-        native = build_native()
+        native = serving.build("jpeg")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stoker-bench-jpeg-")))
         self.plan = plan.build(args.data, folder, native, args.seed, args.pictures)
         named = args.groups.split(",") if args.groups else list(self.plan.groups)

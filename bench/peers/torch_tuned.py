@@ -40,8 +40,13 @@ def open_peer(options: Options) -> Peer:
     return from_dataset(ImageFolder(options.data, transform=steps(options), loader=load), options)
 
 
+def arrays(images: Any) -> Any:
+    """Of a batch, or of several views of it."""
+    return [view.numpy() for view in images] if isinstance(images, list) else images.numpy()
+
+
 def from_dataset(dataset: ImageFolder, options: Options) -> Peer:
-    """Shared with torch_pil: the loader around the dataset is the same."""
+    """Shared with torch_pil and recipe_torch: the loader around the dataset is the same."""
     torch.manual_seed(options.seed)
     loader = DataLoader(
         dataset,
@@ -53,7 +58,7 @@ def from_dataset(dataset: ImageFolder, options: Options) -> Peer:
         drop_last=True,
     )
     return Peer(
-        batches=((images.numpy(), labels.numpy()) for images, labels in loader),
+        batches=((arrays(images), labels.numpy()) for images, labels in loader),
         in_flight=AHEAD * options.workers,
         resampling="bilinear antialiased",
         layout="NCHW",

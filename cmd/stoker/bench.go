@@ -7,6 +7,7 @@ import (
 
 	stoker "github.com/stoker-data/stoker"
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/tool/bench"
 	"github.com/stoker-data/stoker/internal/tool/show"
@@ -20,13 +21,13 @@ type benchCmd struct {
 
 	BatchSize  *int    `help:"Samples per batch (default 64)." placeholder:"N"`
 	Workers    *int    `help:"Number of lanes; 0: all cores that this process may use." placeholder:"N"`
-	Shuffle    *string `help:"Order: full or none (default full)." placeholder:"HOW"`
+	Shuffle    *string `help:"Order: full or none (default full)." placeholder:"HOW" choices:"full,none"`
 	Seed       *uint64 `help:"Seed of order and transforms (default 0)." placeholder:"N"`
-	Tail       *string `help:"End of an epoch: pad, fill or drop (default pad)." placeholder:"HOW"`
+	Tail       *string `help:"End of an epoch: pad, fill or drop (default pad)." placeholder:"HOW" choices:"pad,fill,drop"`
 	Prefetch   *int    `help:"Batches made ahead (default 4)." placeholder:"N"`
 	Memory     *string `help:"Memory for batches, such as 2GiB (default auto)." placeholder:"SIZE"`
-	OnBad      *string `help:"Samples that cannot be read: fail, skip or replace (default fail)." placeholder:"HOW"`
-	ImageSize  int     `help:"Size of the pictures after RandomResizedCrop." default:"224" placeholder:"PIXELS"`
+	OnBad      *string `help:"Samples that cannot be read: fail, skip or replace (default fail)." placeholder:"HOW" choices:"fail,skip,replace"`
+	ImageSize  int     `help:"Size of the pictures after RandomResizedCrop (default 224)." default:"224" placeholder:"PIXELS"`
 	OutputFlt  bool    `name:"output-float" help:"Normalised float32 instead of uint8."`
 	Epochs     int64   `help:"Stop after N epochs." placeholder:"N"`
 	Samples    int64   `help:"Stop after N samples." placeholder:"N"`
@@ -50,7 +51,8 @@ the whole process. Indexing is not measured.`
 }
 
 func (b benchCmd) Run(con *console) error {
-	spec, err := b.spec()
+	con.spec = b.Spec != "" // what is wrong is in the file, by its own keys
+	spec, err := b.spec("bench")
 	if err != nil {
 		return err
 	}
@@ -83,8 +85,8 @@ func measure(con *console, c bench.Config, what string) (*bench.Report, error) {
 	return bench.Run(con.ctx, c)
 }
 
-// spec returns the Spec of a file, overridden by the flags.
-func (b benchCmd) spec() (stoker.Spec, error) {
+// spec returns the Spec of a file, overridden by the flags; verb is the command that asks.
+func (b benchCmd) spec(verb string) (stoker.Spec, error) {
 	s := usualSpec()
 	if b.Spec != "" {
 		var err error
@@ -110,8 +112,8 @@ func (b benchCmd) spec() (stoker.Spec, error) {
 			return s, errs.New(errs.Config, "--memory: %s", err)
 		}
 	}
-	if len(s.Dataset.Path) == 0 && s.Dataset.Manifest == "" && s.Dataset.Format != "synthetic" {
-		return s, errs.New(errs.Config, "no dataset was given").Try("stoker bench data/train, or stoker demo, which makes a dataset")
+	if len(s.Dataset.Path) == 0 && s.Dataset.Manifest == "" && !dataset.Made(s.Dataset.Format) {
+		return s, errs.New(errs.Config, "no dataset was given").Try("stoker %s data/train, or stoker demo, which makes a dataset", verb)
 	}
 	return s, words(
 		word{"--shuffle", string(s.Order.Shuffle), []string{"", string(order.None), string(order.Full)}},

@@ -10,12 +10,12 @@ import (
 // dataFlags describe a dataset in addition to its paths: the flags that all verbs which
 // open one have in common, each a key of a Spec's dataset.
 type dataFlags struct {
-	Format     string   `help:"Format of the dataset; detected by default." placeholder:"NAME"`
+	Format     string   `help:"Format of the dataset; detected by default." placeholder:"NAME" choices:"*formats"`
 	AllowEmpty bool     `help:"Accept classes without a sample."`
 	Columns    []string `help:"Only these arrays or columns (NumPy, HDF5); NEW=STORED renames one." placeholder:"NAME"`
 	Group      string   `help:"The group that contains the arrays (HDF5)." placeholder:"PATH"`
 	Database   string   `help:"The database of an environment (LMDB)." placeholder:"NAME"`
-	Values     string   `help:"What values are: bytes or datum (LMDB)." placeholder:"KIND"`
+	Values     string   `help:"What values are: bytes or datum (LMDB)." placeholder:"KIND" choices:"bytes,datum"`
 	Label      string   `help:"The column of labels; for files: folder or none." placeholder:"NAME"`
 	Manifest   bool     `help:"PATH is a table that names files, one per row."`
 	PathColumn string   `help:"The column of a manifest that contains the paths." placeholder:"NAME"`

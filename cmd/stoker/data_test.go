@@ -37,12 +37,12 @@ func TestDatasetFlags(t *testing.T) {
 		if got := command(t, append(args, flags...)...); got.status != 0 {
 			t.Errorf("%s: %d: %s", verb, got.status, got.err)
 		}
-		if got := command(t, args...); got.status != 2 || !strings.Contains(got.err, "what a sample is") || !strings.Contains(got.err, "give --window 1024 for windows of so many tokens, or --documents\n") {
+		if got := command(t, args...); got.status != 2 || !strings.Contains(got.err, "what a sample is") || !strings.Contains(got.err, "give --window 1024 for windows of 1024 tokens, or --documents\n") {
 			t.Errorf("%s without flags: %d: %s", verb, got.status, got.err)
 		}
 	}
 	for _, verb := range []string{"order", "verify-resume"} { // which take a Spec
-		if got := command(t, verb, tokens); got.status != 2 || !strings.Contains(got.err, "give window: 1024 for windows of so many tokens, or window: {documents: true}; write this in a Spec, under dataset:\n") {
+		if got := command(t, verb, tokens); got.status != 2 || !strings.Contains(got.err, "give window: 1024 for windows of 1024 tokens, or window: {documents: true}; write this in a Spec, under dataset:\n") {
 			t.Errorf("%s without a Spec: %d: %s", verb, got.status, got.err)
 		}
 	}

@@ -61,7 +61,7 @@ func (d demoCmd) Run(con *console) error {
 	}
 	c := bench.Config{
 		Spec: spec.Spec{
-			Dataset: spec.Dataset{Path: spec.Paths{r.Data.Path}, Format: "folder"},
+			Dataset: spec.Dataset{Path: spec.Paths{r.Data.Path}},
 			Order:   spec.Order{Shuffle: order.Full}, Batch: spec.Batch{Size: 64},
 		},
 		Time: seconds(d.Seconds),

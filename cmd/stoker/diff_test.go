@@ -37,7 +37,7 @@ func TestDiffStates(t *testing.T) {
 	}{
 		"the same":    {stateAfter(t, path, 0, 2), false, 0, []string{"the same stream, at the same place\n"}},
 		"ahead":       {stateAfter(t, path, 0, 5), false, 4, []string{"B is ahead by 6 places: 10 against 4 of epoch 0", "the same stream, at another place\n"}},
-		"behind":      {stateAfter(t, path, 0, 1), true, 4, []string{"A is ahead by 2 places", "2 samples are between them: " + strings.Join(ids[2:4], ", ") + "\n"}},
+		"less far":    {stateAfter(t, path, 0, 1), true, 4, []string{"A is ahead by 2 places", "2 samples are between them: " + strings.Join(ids[2:4], ", ") + "\n"}},
 		"next epochs": {stateAfter(t, path, 2, 1), true, 4, []string{"B is ahead by 28 places: epoch 2, place 2 against epoch 0, place 4", "28 samples are between them: " + strings.Join(ids[4:12], ", ") + ", and 20 more\n"}},
 		"no spec":     {stateAfter(t, path, 1, 0), false, 4, []string{"B is ahead: epoch 1, place 0 against epoch 0, place 4 (--spec counts"}},
 		"seed and order": {stateAfter(t, specFile(t, root, "order: {shuffle: window, window: 3, seed: 8}\nbatch: {size: 2}\n"), 0, 2), true, 4, []string{

@@ -15,7 +15,7 @@ func TestManual(t *testing.T) {
 	}
 	flags := regexp.MustCompile(`--[a-z][a-z-]+`)
 	var all string
-	for _, verb := range []string{"demo", "bench", "doctor", "inspect", "stats", "tune", "index", "verify", "ls", "cat", "pack", "order", "diff", "verify-resume", "version"} {
+	for _, verb := range []string{"demo", "bench", "doctor", "inspect", "stats", "tune", "index", "verify", "ls", "cat", "pack", "order", "diff", "verify-resume", "version", "completion"} {
 		help := command(t, verb, "--help").out
 		all += help
 		if !strings.Contains(string(manual), "## stoker "+verb) {

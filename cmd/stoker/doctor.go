@@ -35,7 +35,7 @@ type doctorCmd struct {
 	GPUCost    *float64 `name:"gpu-cost" help:"Show what the waiting costs per month, at this price per GPU hour." placeholder:"PRICE"`
 	StepMillis *float64 `name:"step-ms" help:"Simulate a training step of MS milliseconds per batch (with PATH or --spec)." placeholder:"MS"`
 	Quick      bool     `help:"Only the verdict, without the tiers that are measured after it (with PATH or --spec)."`
-	OnBad      string   `help:"Samples that cannot be read: skip, replace or fail (with PATH or --spec; default skip)." placeholder:"HOW"`
+	OnBad      string   `help:"Samples that cannot be read: skip, replace or fail (with PATH or --spec; default skip)." placeholder:"HOW" choices:"skip,replace,fail"`
 	JSON       bool     `help:"Write JSON; the script's output goes to standard error."`
 
 	Seconds float64 `hidden:"" default:"8" help:"Seconds of the loop over PATH; the tiers take at most two and a half times as long."`
@@ -379,8 +379,8 @@ func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)
 // signalsKey is the context key of the signals that a verb may take over.
 type signalsKey struct{}
 
-// handing passes the signals of this process to one verb.
-type handing struct {
+// signalRelay passes the signals of this process to one verb.
+type signalRelay struct {
 	to chan os.Signal
 	on chan bool // whether the verb takes them
 }
@@ -388,7 +388,7 @@ type handing struct {
 // takeSignals gives a verb that runs another command the signals that are sent to
 // us, instead of ending it soon after the first; nil outside main.
 func takeSignals(ctx context.Context) (<-chan os.Signal, func()) {
-	h, ok := ctx.Value(signalsKey{}).(handing)
+	h, ok := ctx.Value(signalsKey{}).(signalRelay)
 	if !ok {
 		return nil, func() {}
 	}

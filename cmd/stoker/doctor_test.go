@@ -65,7 +65,7 @@ func TestDoctorOfADataset(t *testing.T) {
 	t.Setenv("STOKER_CACHE", filepath.Join(root, "cache"))
 	data := filepath.Join(root, "train")
 
-	parts := []string{"stoker doctor: ", "verdict   ", "timeline  ", "what there is to gain, beside steps of 1.0 ms", "what a sample costs", "what lanes bring", "what the storage gives", "memory held"}
+	parts := []string{"stoker doctor: ", "verdict   ", "timeline  ", "possible gain, with steps of 1.0 ms", "cost of a sample", "effect of lanes", "speed of the storage", "memory in use"}
 	inOrder := func(out string) {
 		t.Helper()
 		for i, part := range parts {

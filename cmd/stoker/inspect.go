@@ -6,7 +6,7 @@ import (
 
 type inspectCmd struct {
 	Path  []string  `arg:"" help:"Dataset of any format; braces, globs and several paths are allowed."`
-	Check int64     `help:"Read the headers and end marks of N samples." default:"1000" placeholder:"N"`
+	Check int64     `help:"Read the headers and end marks of N samples (default 1000); 0: none." default:"1000" placeholder:"N"`
 	All   bool      `help:"Decode every sample."`
 	JSON  bool      `help:"Write JSON."`
 	Data  dataFlags `embed:""`

@@ -22,7 +22,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-const help = `stoker loads training data so that GPUs do not wait, and finds what limits the loading.
+const help = `stoker loads training data so that GPUs do not wait for it, and finds what limits a training run.
 
   stoker demo                          a small dataset of real photographs, made, loaded and measured
   stoker bench data/train              how fast this machine loads it
@@ -55,6 +55,8 @@ type cli struct {
 	Diff         diffCmd         `cmd:"" help:"Compare two states, receipts or lists of ids."`
 	VerifyResume verifyResumeCmd `cmd:"" help:"Kill a stream at random steps, resume it, and compare it with an undisturbed one."`
 	Version      versionCmd      `cmd:"" help:"Print the version."`
+	Completion   completionCmd   `cmd:"" help:"Print a script with which a shell completes command lines."`
+	Complete     completeCmd     `cmd:"" hidden:"" help:"List what a word may become (run by that script)."`
 	Stream       streamCmd       `cmd:"" hidden:"" help:"Load for verify-resume (started by it)."`
 	Engine       engineCmd       `cmd:"" hidden:"" help:"Serve a Python client (started by it)."`
 }
@@ -68,7 +70,7 @@ func main() {
 	defer cancel()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	verb := handing{to: make(chan os.Signal, 8), on: make(chan bool)}
+	verb := signalRelay{to: make(chan os.Signal, 8), on: make(chan bool)}
 	status := make(chan int, 1)
 	go func() { status <- run(context.WithValue(ctx, signalsKey{}, verb), os.Args[1:], os.Stdout, os.Stderr) }()
 	var stopped syscall.Signal

@@ -169,6 +169,8 @@ func TestMistakes(t *testing.T) {
 	root := folder(t, 1)
 	spec := filepath.Join(t.TempDir(), "train.yaml")
 	write(t, spec, []byte("dataset: {path: "+root+"}\nfields: [{name: imag, from: imge, decode: rgb, transform: [{op: CenterCrop, size: 8}]}]\n"))
+	ofPython := filepath.Join(t.TempDir(), "train.yaml")
+	write(t, ofPython, []byte("dataset: {format: python, samples: 10, digest: x}\n"))
 	wrongKey := filepath.Join(t.TempDir(), "train.yaml")
 	write(t, wrongKey, []byte("dataset: {path: x}\nbatch: {sise: 4}\n"))
 	wrongOp := filepath.Join(t.TempDir(), "train.yaml")
@@ -195,15 +197,16 @@ func TestMistakes(t *testing.T) {
 		{"bench ROOTT", 2, "stoker: there is no \"ROOTT\" (ROOTT)\n  try: did you mean \"ROOT\"?\n"},
 		{"inspect ROOT/{chelsea,cofee}", 2, "stoker: 1 of the 2 files of \"ROOT/{chelsea,cofee}\" are missing, the first is \"ROOT/cofee\" (ROOT/cofee)\n  try: did you mean \"ROOT/coffee\"?\n"},
 		{"inspect SHARDS/train-{000..001}.tar", 2, "stoker: 1 of the 2 files of \"SHARDS/train-{000..001}.tar\" are missing, the first is \"SHARDS/train-001.tar\" (SHARDS/train-001.tar)\n  try: did you mean \"SHARDS/train-000.tar\"?\n"},
-		{"inspect FLAT", 2, "stoker: \"FLAT\" has no class folder (FLAT)\n  try: 1 image lies directly in it: put them in one folder per class, such as FLAT/cat/1.jpg\n"},
+		{"inspect FLAT", 2, "stoker: \"FLAT\" has no class folder (FLAT)\n  try: 1 image is directly in it: put them in one folder per class, such as FLAT/cat/1.jpg\n"},
 		{"bench --spec SPECX", 2, "stoker: cannot read the Spec: open SPECX: no such file or directory\n  try: did you mean \"SPEC\"?\n"},
 		{"bench --spec WRONGKEY", 2, "stoker: the Spec has keys that do not exist: unknown key \"batch.sise\"\n  try: did you mean \"batch.size\"?\n"},
+		{"bench --spec OFPYTHON", 2, "stoker: dataset.format is python: only the program whose code makes the samples can load them\n  try: load this dataset with stoker.DataLoader in Python; a Spec cannot hold code\n"},
 		{"bench --spec WRONGOP", 2, "stoker: field \"image\": transform 1 of 1 (CentreCrop): unknown operation \"CentreCrop\" (did you mean CenterCrop?)\n"},
 		{"bench --spec SPEC --samples 2", 2, "did you mean \"image\"?"},
 		{"bench ROOT --memory 1KiB", 6, "raise --memory"},
 		{"demo --count 1", 2, "stoker: a demo needs at least six pictures, and some time\n"},
 	} {
-		fill := strings.NewReplacer("ROOT", root, "SHARDS", shards, "FLAT", flat, "WRONGKEY", wrongKey, "WRONGOP", wrongOp, "SPECX", spec+"x", "SPEC", spec)
+		fill := strings.NewReplacer("ROOT", root, "SHARDS", shards, "FLAT", flat, "WRONGKEY", wrongKey, "WRONGOP", wrongOp, "OFPYTHON", ofPython, "SPECX", spec+"x", "SPEC", spec)
 		got := command(t, strings.Fields(fill.Replace(c.args))...)
 		if got.status != c.status || got.out != "" {
 			t.Errorf("%s: status %d, not %d; %s", c.args, got.status, c.status, got.out)

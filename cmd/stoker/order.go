@@ -16,12 +16,12 @@ type orderCmd struct {
 	Spec     string   `arg:"" help:"Spec, YAML or JSON; or a dataset, which is fully shuffled in batches of 64."`
 	Receipts []string `arg:"" optional:"" help:"With --verify: receipts of loaders, as JSON."`
 
-	Epoch int64  `help:"Epoch." default:"0" placeholder:"E"`
+	Epoch int64  `help:"Epoch to show (default 0)." default:"0" placeholder:"E"`
 	Step  *int64 `help:"Only this step." placeholder:"S"`
 	Steps int64  `help:"Only N steps." placeholder:"N"`
 	Rank  *int   `help:"Rank whose ids are written (default: the Spec's)." placeholder:"R"`
 	World *int   `name:"world-size" help:"Number of ranks (default: the Spec's)." placeholder:"W"`
-	How   string `name:"format" help:"Output: text or json." default:"text" placeholder:"HOW"`
+	How   string `name:"format" help:"Output: text or json (default text)." default:"text" placeholder:"HOW" choices:"text,json"`
 	JSON  bool   `help:"Same as --format json; errors are JSON too."`
 
 	Digest  bool `help:"Write the digest of the epoch instead, to compare machines."`

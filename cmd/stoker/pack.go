@@ -22,17 +22,17 @@ import (
 
 type packCmd struct {
 	Path      []string `arg:"" help:"The dataset, as for inspect, and last the folder to pack into; with --finish only that folder."`
-	Output    string   `help:"Kind of shards: tar (WebDataset), tfrecord, npy or tokens (default tar; tokens with --tokenize)." placeholder:"KIND"`
-	Name      string   `help:"Shards are called NAME-000000.tar and so on." default:"shard" placeholder:"NAME"`
-	ShardSize string   `help:"Approximate size of a shard." default:"1GiB" placeholder:"SIZE"`
-	Compress  string   `help:"Compression: none, zstd, gzip or lz4." default:"none" placeholder:"HOW"`
+	Output    string   `help:"Kind of shards: tar (WebDataset), tfrecord, npy or tokens (default tar; tokens with --tokenize)." placeholder:"KIND" choices:"tar,tfrecord,npy,tokens"`
+	Name      string   `help:"Shards are called NAME-000000.tar and so on (default shard)." default:"shard" placeholder:"NAME"`
+	ShardSize string   `help:"Approximate size of a shard (default 1GiB)." default:"1GiB" placeholder:"SIZE"`
+	Compress  string   `help:"Compression: none, zstd, gzip or lz4 (default none)." default:"none" placeholder:"HOW" choices:"none,zstd,gzip,lz4"`
 	Shuffle   bool     `help:"Pack in random order."`
 	Seed      uint64   `help:"Seed of --shuffle and --augment." placeholder:"N"`
 	Fields    []string `help:"Keep only these fields of the dataset." placeholder:"NAME"`
-	Keys      string   `help:"Name samples by their number instead of the dataset's names." placeholder:"number"`
+	Keys      string   `help:"Name samples by their number instead of the dataset's names." placeholder:"number" choices:"number"`
 
-	Jpeg        string `help:"index: rewrite JPEGs losslessly with restart markers, so that crops can be decoded alone." placeholder:"index"`
-	Progressive string `help:"Progressive JPEGs with --jpeg index: refuse, convert or keep." placeholder:"HOW"`
+	Jpeg        string `help:"With index, rewrite JPEGs losslessly with restart markers, so that crops can be decoded alone." placeholder:"index" choices:"index"`
+	Progressive string `help:"Progressive JPEGs with --jpeg index: refuse, convert or keep (default refuse)." placeholder:"HOW" choices:"refuse,convert,keep"`
 	Resize      *int   `help:"Scale pictures down to this shortest side." placeholder:"PIXELS"`
 	Crop        *int   `help:"Crop pictures to a centred square of this size." placeholder:"PIXELS"`
 	Quality     *int   `help:"Quality of JPEGs that are encoded again (default 90)." placeholder:"Q"`
@@ -40,11 +40,11 @@ type packCmd struct {
 	Augment     *int64 `help:"Pack K variants of every sample." placeholder:"K"`
 	Transform   string `help:"The transforms that make the variants, as JSON or in a file (default RandomResizedCrop(224) and a flip)." placeholder:"JSON"`
 
-	Tokenize  string `help:"Turn text into tokens: gpt2, cl100k_base, o200k_base, or the file of a SentencePiece model." placeholder:"VOCABULARY"`
+	Tokenize  string `help:"Turn text into tokens: gpt2, cl100k_base, o200k_base, or a SentencePiece (.model) or tiktoken file." placeholder:"VOCABULARY"`
 	TextField string `help:"The field with the text (default text)." placeholder:"NAME"`
-	TokenType string `help:"uint16 or uint32 (default: by the size of the vocabulary)." placeholder:"TYPE"`
+	TokenType string `help:"uint16 or uint32 (default: by the size of the vocabulary)." placeholder:"TYPE" choices:"uint16,uint32"`
 
-	OnBad string `help:"Samples that cannot be read: fail, or skip to leave them out." default:"fail" placeholder:"HOW"`
+	OnBad string `help:"Samples that cannot be read: fail, or skip to leave them out (default fail)." default:"fail" placeholder:"HOW" choices:"fail,skip"`
 
 	Jobs      int    `help:"Samples processed at once; 0: one per core." placeholder:"N"`
 	Task      string `help:"Make only part I of N, from 0; --finish joins the parts." placeholder:"I/N"`
@@ -290,8 +290,21 @@ func (p packCmd) estimate(con *console, e *pack.Estimate) error {
 			show.Count(e.Shards, "file", "files"), show.Count(e.SourceFiles, "file", "files"))
 	}
 	fmt.Fprintf(&b, "measured with %s; nothing was written\n", show.Count(int64(e.Measured), "sample", "samples"))
+	if p.OnBad == spec.Skip {
+		b.WriteString(tried(e))
+	}
 	_, err := fmt.Fprint(con.out, b.String())
 	return err
+}
+
+// tried says which of the samples that would be left out the estimate knows of.
+func tried(e *pack.Estimate) string {
+	bad := show.Count(int64(e.Bad), "sample", "samples")
+	if e.Untried == 0 {
+		return bad + " would be left out: every sample was tried\n"
+	}
+	return fmt.Sprintf("%s of those that were tried would be left out; %s not tried and may have more: stoker verify finds all\n",
+		bad, show.Count(e.Untried, "sample was", "samples were"))
 }
 
 // tell prints what was done.

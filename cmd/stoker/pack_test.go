@@ -233,6 +233,10 @@ func TestPackOnBad(t *testing.T) {
 	if r.status != 3 || !strings.Contains(r.err, "c/1.jpg") || !strings.Contains(r.err, "sample 1") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
+	r = command(t, "pack", root, dst, "--resize", "5000", "--on-bad", "skip", "--dry-run")
+	if r.status != 0 || !strings.HasPrefix(r.out, dst+": 2 samples in about 1 shard") || !strings.HasSuffix(r.out, "1 sample would be left out: every sample was tried\n") {
+		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
+	}
 	r = command(t, "pack", root, dst, "--resize", "5000", "--on-bad", "skip")
 	if r.status != 0 || !strings.Contains(r.err, "left out: sample 1 (c/1.jpg): ") || !strings.Contains(r.out, "1 sample was left out") || !strings.Contains(r.out, "2 samples in 1 shard") {
 		t.Errorf("status %d: %s%s", r.status, r.out, r.err)

@@ -10,7 +10,7 @@ type statsCmd struct {
 	Path    []string `arg:"" optional:"" help:"Dataset of any format; braces, globs and several paths are allowed."`
 	Sample  string   `help:"Read only this share of the samples, the same ones every time." placeholder:"5%"`
 	Headers bool     `help:"Read only the headers of pictures: sizes and classes, no mean and deviation."`
-	OnBad   string   `help:"Samples that cannot be read: fail (at the end) or skip." default:"fail" placeholder:"HOW"`
+	OnBad   string   `help:"Samples that cannot be read: fail (at the end) or skip." default:"fail" placeholder:"HOW" choices:"fail,skip"`
 	JSON    bool     `help:"Write JSON."`
 
 	Data     dataFlags `embed:""`

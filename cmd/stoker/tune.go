@@ -18,13 +18,13 @@ type tuneCmd struct {
 	Workers    []int   `help:"Numbers of lanes to try (default: by the cores)." placeholder:"N"`
 	Prefetch   []int   `help:"Numbers of batches made ahead to try (default 2,4,8)." placeholder:"N"`
 	BatchSize  []int   `help:"Samples per batch; several are compared (default: the Spec's, or 64)." placeholder:"N"`
-	ImageSize  int     `help:"Size of the pictures after RandomResizedCrop." default:"224" placeholder:"PIXELS"`
+	ImageSize  int     `help:"Size of the pictures after RandomResizedCrop (default 224)." default:"224" placeholder:"PIXELS"`
 	OutputFlt  bool    `name:"output-float" help:"Normalised float32 instead of uint8."`
 	StepMillis float64 `name:"step-ms" help:"Simulate a training step of MS milliseconds per batch." placeholder:"MS"`
-	Budget     float64 `help:"Most seconds to spend." default:"300" placeholder:"S"`
+	Budget     float64 `help:"Most seconds to spend (default 300)." default:"300" placeholder:"S"`
 	All        bool    `help:"Measure every combination, not only those that may be chosen."`
-	Playbook   string  `help:"File to which the choice is written; empty: none." default:"stoker.playbook.yaml" placeholder:"FILE"`
-	Plot       string  `help:"Path of the plot, without .svg and .png; empty: none." default:"stoker.tune" placeholder:"PATH"`
+	Playbook   string  `help:"File to which the choice is written; empty: none (default stoker.playbook.yaml)." default:"stoker.playbook.yaml" placeholder:"FILE"`
+	Plot       string  `help:"Path of the plot, without .svg and .png; empty: none (default stoker.tune)." default:"stoker.tune" placeholder:"PATH"`
 	JSON       bool    `help:"Write JSON."`
 
 	Data dataFlags `embed:""`
@@ -119,7 +119,7 @@ func (t tuneCmd) own() (own tune.OwnLoader, space tune.Space, err error) {
 	if len(t.BatchSize) > 0 {
 		b.BatchSize = &t.BatchSize[0]
 	}
-	spec, err := b.spec()
+	spec, err := b.spec("tune")
 	if err != nil {
 		return own, space, err
 	}

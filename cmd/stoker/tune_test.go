@@ -33,7 +33,9 @@ func TestStats(t *testing.T) {
 	if got = command(t, "stats", root); got.status != 3 || !strings.Contains(got.out, "1 sample is damaged, and left out") {
 		t.Errorf("%+v", got)
 	}
-	if got = command(t, "stats", root, "--on-bad", "skip"); got.status != 0 {
+	where := bad + ", field \"image\", offset 0, sample "
+	got = command(t, "stats", root, "--on-bad", "skip")
+	if got.status != 0 || !strings.Contains(got.out, "  "+where) || !strings.Contains(got.out, ": cannot read the picture: the JPEG is truncated") {
 		t.Errorf("%+v", got)
 	}
 	for _, args := range [][]string{{"stats"}, {"stats", root, "--on-bad", "skp"}, {"stats", root, "--sample", "200%"}} {
@@ -76,7 +78,7 @@ func TestTune(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"tune"}, "no dataset was given"},
+		{[]string{"tune"}, "no dataset was given\n  try: stoker tune data/train"},
 		{[]string{"tune", dir, "--budget", "0"}, "--budget is 0"},
 		{[]string{"tune", dir, "--step-ms=-1"}, "--step-ms is -1"},
 		{[]string{"tune", dir, "--image-size", "0"}, "--image-size is 0"},

@@ -58,8 +58,8 @@ func (i indexCmd) Run(con *console) error {
 		Digests string `json:"digests,omitempty"` // path of the digests
 	}{d.Format(), x.Len(), x.Files(), x.Digest(), x.Path(), "", ""}
 	if i.Beside {
-		if f := d.Format(); f == "folder" || f == "files" {
-			return errs.New(errs.Config, "the index of a dataset of single files (%s) cannot be used elsewhere: looking at each file is all the work there is", f).
+		if d.Files() {
+			return errs.New(errs.Config, "the index of a dataset of single files (%s) cannot be used elsewhere: looking at each file is all the work there is", d.Format()).
 				Try("leave --beside out; pack the files into shards if that takes too long")
 		}
 		if done.Beside, err = format.WriteBeside(con.ctx, d.Source(), x); err != nil {

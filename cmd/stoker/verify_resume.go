@@ -11,9 +11,9 @@ import (
 
 type verifyResumeCmd struct {
 	Spec  string `arg:"" help:"Spec, YAML or JSON; or a dataset, which is fully shuffled in batches of 64."`
-	Kills int    `help:"Number of kills." default:"5" placeholder:"N"`
+	Kills int    `help:"Number of kills (default 5)." default:"5" placeholder:"N"`
 	Steps int64  `help:"Steps of the undisturbed run (default 20 to 200, about 20,000 samples)." placeholder:"M"`
-	Seed  uint64 `help:"Seed of the steps at which it is killed." default:"0" placeholder:"S"`
+	Seed  uint64 `help:"Seed of the steps at which it is killed (default 0)." default:"0" placeholder:"S"`
 	JSON  bool   `help:"Write JSON."`
 }
 

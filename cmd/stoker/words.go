@@ -18,7 +18,7 @@ var lanes = regexp.MustCompile(`\bworkers is (-?\d+)(: it can be 1 to \d+ lanes,
 // renamed are the keys of a Spec whose flags have another name than the key.
 var renamed = map[string]string{"batch.size": "batch-size", "batch.global_size": "global-batch-size"}
 
-// asFlags writes a text with flags in the place of settings, those that a verb has:
+// asFlags replaces the settings in a text by flags. flags has those of a verb: their
 // names, and whether they take no value.
 func asFlags(text string, flags map[string]bool) string {
 	if _, is := flags["workers"]; is {

@@ -30,11 +30,11 @@ type bench struct {
 // cgroups made.
 type set struct {
 	bench
-	job    Job
-	folder string
-	root   string
-	fs     *slowfs.FS
-	place  *place
+	job     Job
+	folder  string
+	root    string
+	fs      *slowfs.FS
+	sandbox *sandbox
 }
 
 // setUp makes everything that a job needs. Names say nothing of what is wrong.
@@ -64,7 +64,7 @@ func (b bench) setUp(j Job, name string) (s *set, err error) {
 			return s, err
 		}
 	}
-	if s.place, err = newPlace(j.Quota, j.Memory); err != nil {
+	if s.sandbox, err = newSandbox(j.Quota, j.Memory); err != nil {
 		return s, err
 	}
 	return s, s.write()
@@ -84,8 +84,8 @@ func (s *set) write() error {
 
 func (s *set) close() error {
 	var err error
-	if s.place != nil {
-		err = s.place.close()
+	if s.sandbox != nil {
+		err = s.sandbox.close()
 	}
 	if s.fs != nil {
 		err = errors.Join(err, s.fs.Close())
@@ -218,7 +218,7 @@ func (s *set) doctor(ctx context.Context) (said Said, err error) {
 	return said, nil
 }
 
-// run runs a command in the job's place until it ends or patience does; whatever
+// run runs a command in the job's sandbox until it ends or patience does; whatever
 // it started ends with it.
 func (s *set) run(ctx context.Context, command []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
@@ -233,7 +233,7 @@ func (s *set) run(ctx context.Context, command []string) ([]byte, error) {
 	cmd.Env = append(os.Environ(), "STOKER_CACHE="+filepath.Join(s.folder, "cache"), "STOKER_ENGINE="+s.stoker, "PYTHONDONTWRITEBYTECODE=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 10 * time.Second
-	if err := s.place.start(cmd); err != nil {
+	if err := s.sandbox.start(cmd); err != nil {
 		return nil, err
 	}
 	ended := make(chan error, 1)

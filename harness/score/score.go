@@ -1,8 +1,7 @@
-// Package score holds the doctor against the truth. A scenario is a training job
-// with one thing wrong with it, put there on purpose, and the same job without
-// it; the doctor sees the first and is told nothing. What it says is held against
-// the label, and the speed-up that it predicts against the one between the two
-// jobs, both of which are run and measured here.
+// Package score compares the doctor with the truth. A scenario is a training job with one
+// deliberate fault, and the same job without it; the doctor sees only the first. Its
+// verdict is compared with the label, and the speed-up that it predicts with the one
+// between the two jobs, both of which are run and measured here.
 //
 // Data flow:
 //

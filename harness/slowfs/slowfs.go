@@ -1,8 +1,8 @@
 // Package slowfs is a file system that shows a folder read-only and as slowly as
-// one likes: latency an open and a read, a bandwidth, a penalty for small reads.
-// It is mounted with FUSE, so that every program under it, of whatever language,
-// meets the same storage; and it counts what it served, exactly, so that others'
-// books of opens, reads and bytes can be held against it.
+// requested: latency per open and per read, a bandwidth, a penalty for small reads.
+// It is mounted with FUSE, so that programs in any language meet the same storage. It
+// counts exactly what it served, so that other counts of opens, reads and bytes can be
+// checked.
 //
 // Data comes from files below the folder by pread and goes to the kernel. What the
 // kernel keeps of it is said at the mount, see [Cache]: unless asked, nothing, so
@@ -112,7 +112,7 @@ func Mount(of, at string, o Options) (*FS, error) {
 		},
 	})
 	if err != nil {
-		return nil, errs.New(errs.Unsupported, "the slow file system cannot be mounted").At(place(at)).Because(err).
+		return nil, errs.New(errs.Unsupported, "the slow file system cannot be mounted").At(where(at)).Because(err).
 			Try("run as root where /dev/fuse is, or install fusermount3 (Debian: fuse3)")
 	}
 	return f, nil
@@ -121,10 +121,10 @@ func Mount(of, at string, o Options) (*FS, error) {
 func folder(path string) (os.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, errs.New(errs.NotFound, "the folder cannot be read").At(place(path)).Because(err)
+		return nil, errs.New(errs.NotFound, "the folder cannot be read").At(where(path)).Because(err)
 	}
 	if !info.IsDir() {
-		return nil, errs.New(errs.Config, "this is not a folder").At(place(path))
+		return nil, errs.New(errs.Config, "this is not a folder").At(where(path))
 	}
 	return info, nil
 }
@@ -151,10 +151,10 @@ func (f *FS) Close() error {
 	if lazy := syscall.Unmount(f.at, syscall.MNT_DETACH); lazy != nil {
 		err = fmt.Errorf("%w; %w", err, lazy)
 	}
-	return errs.New(errs.Held, "the slow file system is still in use").At(place(f.at)).Because(err)
+	return errs.New(errs.Held, "the slow file system is still in use").At(where(f.at)).Because(err)
 }
 
-func place(path string) errs.Where { return errs.Where{File: path} }
+func where(path string) errs.Where { return errs.Where{File: path} }
 
 // wait lets a read request of so many bytes take its time: it arrived at a
 // moment, asked for some bytes and was given some. False: nobody waits any more.

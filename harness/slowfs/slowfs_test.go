@@ -20,13 +20,13 @@ import (
 	"github.com/stoker-data/stoker/harness/slowfs"
 )
 
-// mount shows a folder; a machine that cannot mount fails here, and visibly.
+// mount shows a folder. A machine that cannot mount is a skip, which CI refuses.
 func mount(t *testing.T, of string, o slowfs.Options) (string, *slowfs.FS) {
 	t.Helper()
 	at := t.TempDir()
 	f, err := slowfs.Mount(of, at, o)
 	if err != nil {
-		t.Fatal(err)
+		t.Skipf("FUSE cannot be used here: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {

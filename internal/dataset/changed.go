@@ -9,8 +9,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/index"
 )
 
-// Contents is what there was of one part when it was indexed. A client that told its
-// user of the dataset compares it with what a later Open finds.
+// Contents describes one part as it was when it was indexed. A client that showed the
+// dataset to its user compares it with what a later Open finds.
 type Contents struct {
 	Samples int64
 	Digest  string
@@ -51,13 +51,13 @@ func (p *Part) stamp() string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// Change is how what is stored differs from what there was.
+// Change is the difference between what is stored now and what was indexed.
 type Change struct {
 	File string `json:"file"` // the first that differs; "": none of them does
 	How  string `json:"how"`  // what became of it: "is gone"
 }
 
-// Changed says how a part differs from what it was when another Open indexed it.
+// Changed compares a part with what it was when another Open indexed it.
 func (p *Part) Changed(before *Part) (c Change) {
 	if p.Stored == nil || before.Stored == nil {
 		return c

@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/dataset/script"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -15,20 +16,21 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// Collection is the samples of a Spec: those of one dataset, or of the members
-// of a mixture one after the other. Sample ids, and the numbers of stored
-// files that fetch sees, run through all of it.
+// Collection is the samples of a Spec: those of one dataset, or of the members of a
+// mixture one after the other. Sample ids, and the file numbers that fetch sees, count
+// through all parts.
 type Collection struct {
 	Parts []*Part
 
-	stored []*Part // those of them that are
+	stored []*Part // the stored ones
 
 	n       int64
 	digest  string
-	src     source.Source // of all names: their schemes say where they are
+	src     source.Source // for all names, by their schemes
 	close   func() error
 	spec    spec.Spec     // defaults and fields written out
 	columns []batch.Field // as users see them
+	mix     *Mix          // nil without a batch transform
 
 	pipeline, processing string // see State of package loader
 }
@@ -37,11 +39,11 @@ type Collection struct {
 type Part struct {
 	spec    spec.Dataset
 	kind    *Format
-	Number  int // its place among the parts
+	Number  int // its index in Parts
 	Dataset format.Dataset
-	Samples format.Samples // Dataset, of which lanes make the samples
+	Samples format.Samples // Dataset, of which lanes make the samples; nil: a crew of other processes does
 	Stored  format.Stored  // Dataset, where it is stored; nil: it is not
-	places  locator        // Stored, or nowhere
+	locator locator        // Stored, or nowhere
 	N       int64
 	First   int64 // id of its first sample
 	files   int   // number of its first stored file
@@ -49,12 +51,13 @@ type Part struct {
 	from    packedFrom
 	format  string
 	notes   []string // of fields that are left out, for Notes
-	left    string   // those of them that a format leaves out, and why; "": none
+	left    string   // fields that the format leaves out, and why; "": none
 
 	Fields   []spec.Field
 	Programs []*transform.Program // one a field; nil: its row is the field's bytes
 	Wanted   []string             // stored names, each once
 	Value    []int                // of each field: number of its stored name in Wanted
+	viewOf   map[string]string    // by the name of a field that is a view: the field of the Spec
 }
 
 // locator says where samples are stored; see format.Stored.
@@ -62,22 +65,28 @@ type locator interface {
 	Extents(id int64, fields []string, dst []format.Extent) []format.Extent
 }
 
-// nowhere is where samples are that are not stored.
+// nowhere is the location of samples that are not stored.
 type nowhere struct{}
 
 func (nowhere) Extents(_ int64, _ []string, dst []format.Extent) []format.Extent { return dst }
 
-// newPart is what is known of an open dataset. One that makes no samples in this
-// process has nobody yet who fills its rows.
-func newPart(ctx context.Context, src source.Source, d spec.Dataset, kind *Format, ds format.Dataset) (*Part, error) {
-	p := &Part{spec: d, kind: kind, Dataset: ds, places: nowhere{}, N: ds.Len(), digest: ds.Digest(), format: kind.Name}
+// newPart describes an open dataset. One whose samples are not made in this process needs
+// a crew that makes them, unless nothing but the order is asked for.
+func newPart(ctx context.Context, src source.Source, d spec.Dataset, kind *Format, ds format.Dataset, opt Options) (*Part, error) {
+	p := &Part{spec: d, kind: kind, Dataset: ds, locator: nowhere{}, N: ds.Len(), digest: ds.Digest(), format: kind.Name}
 	var ok bool
 	if p.Samples, ok = ds.(format.Samples); !ok {
-		return nil, errs.New(errs.Unsupported, "samples of a %s dataset are not made in this process, and nothing else fills rows with them", kind.Name)
+		switch {
+		case !opt.Crew && (!opt.Stored || d.Digest == ""): // a client names the contents
+		default:
+			return p, nil
+		}
+		return nil, errs.New(errs.Config, "dataset.format is %s: only the program whose code makes the samples can load them", kind.Name).
+			Try("load this dataset with stoker.DataLoader in Python; a Spec cannot hold code")
 	}
 	if stored, ok := ds.(format.Stored); ok {
 		x := stored.Index()
-		p.Stored, p.places, p.from, p.format = stored, stored, sourceOf(ctx, src, x), x.Meta().Format
+		p.Stored, p.locator, p.from, p.format = stored, stored, sourceOf(ctx, src, x), x.Meta().Format
 	} else if _, ok := ds.(format.Ready); !ok {
 		return nil, errs.New(errs.Unsupported, "samples of a %s dataset are neither stored nor made ready: nothing says where their bytes are", kind.Name)
 	}
@@ -86,6 +95,9 @@ func newPart(ctx context.Context, src source.Source, d spec.Dataset, kind *Forma
 
 // Format describes the part's format.
 func (p *Part) Format() format.Format { return p.kind.Format }
+
+// Lines are the lines of Python that load it, as Format.Lines.
+func (p *Part) Lines(d spec.Dataset, c script.Contents) script.Lines { return p.kind.Lines(d, c) }
 
 // openCollection opens what the Spec names.
 func openCollection(ctx context.Context, d spec.Dataset, opt Options) (*Collection, error) {
@@ -135,15 +147,15 @@ func (c *Collection) Digest() string { return c.digest }
 // Spec is the Spec with every default and every field written out.
 func (c *Collection) Spec() spec.Spec { return c.spec }
 
-// Source is where stored files are.
+// Source is the source of the stored files.
 func (c *Collection) Source() source.Source { return c.src }
 
-// Layout is the columns of a batch: the fields, then what they need besides. It is
-// not to be written to.
+// Layout is the columns of a batch: the fields, then the columns that come with them,
+// such as lengths. The caller must not write to it.
 func (c *Collection) Layout() []batch.Field { return c.columns }
 
-// Pipeline names what is done to a sample, Processing the same whatever its fields
-// are called.
+// Pipeline is the digest of what is done to a sample. Processing is the same without the
+// names of the fields.
 func (c *Collection) Pipeline() string { return c.pipeline }
 
 // Processing is described at Pipeline.
@@ -165,7 +177,7 @@ func (c *Collection) Close() {
 	_ = c.close()
 }
 
-// Of is the part that has sample id, and its number there.
+// Of returns the part that has the sample, and the sample's id in it.
 func (c *Collection) Of(id int64) (*Part, int64) {
 	if len(c.Parts) == 1 {
 		return c.Parts[0], id
@@ -174,18 +186,18 @@ func (c *Collection) Of(id int64) (*Part, int64) {
 	return c.Parts[i], id - c.Parts[i].First
 }
 
-// Extents appends where the wanted fields of a sample are.
+// Extents appends the extents of the wanted fields of a sample.
 func (c *Collection) Extents(id int64, dst []format.Extent) []format.Extent {
 	p, local := c.Of(id)
 	begin := len(dst)
-	dst = p.places.Extents(local, p.Wanted, dst)
+	dst = p.locator.Extents(local, p.Wanted, dst)
 	for i := range dst[begin:] {
 		dst[begin+i].File += p.files
 	}
 	return dst
 }
 
-// file is the part that stored file number f is of, and its number there.
+// file returns the part that has stored file number f, and its number there.
 func (c *Collection) file(f int) (*Part, int) {
 	i := len(c.stored) - 1
 	for c.stored[i].files > f {
@@ -209,6 +221,11 @@ func (c *Collection) Stamp(f int) (size int64, version string) {
 // Stored says whether there is anything to read.
 func (c *Collection) Stored() bool {
 	return len(c.stored) > 0
+}
+
+// Native says whether lanes make all samples.
+func (c *Collection) Native() bool {
+	return !slices.ContainsFunc(c.Parts, func(p *Part) bool { return p.Samples == nil })
 }
 
 // Classes are the names of the classes, if all parts have the same.
@@ -240,9 +257,9 @@ func (c *Collection) Labels() []int32 {
 	return out
 }
 
-// Blocks is the number of samples in each run of up to size samples; with size
-// 0, in each stored shard, or in runs of runSamples where a file is a sample.
-// Runs end where a part does.
+// Blocks is the number of samples in each run of up to size samples. With size 0 a run
+// is a stored shard, or runSamples samples if a file is a sample. Runs never span two
+// parts.
 func (c *Collection) Blocks(size int64) (sizes []int64) {
 	for _, p := range c.Parts {
 		sizes = append(sizes, p.Blocks(size)...)
@@ -250,8 +267,8 @@ func (c *Collection) Blocks(size int64) (sizes []int64) {
 	return sizes
 }
 
-// runSamples is the size of a block where nothing says it: what a directory's
-// files may share of its metadata, and few enough to shuffle well.
+// runSamples is the default size of a block: as many files of a directory share
+// metadata, and few enough to shuffle well.
 const runSamples = 1024
 
 // runner is a dataset whose stored files hold runs of samples stored side by
@@ -307,15 +324,15 @@ func (p *Part) shards() (sizes []int64) {
 	return sizes
 }
 
-// sizer is a dataset that knows, from its index alone, how many bytes a field of
-// a sample has; -1: the sample has none there. Extents do not tell: those of a
-// shard hold headers too.
+// sizer is a dataset that knows from its index alone how many bytes a field of a sample
+// has; -1: the sample does not have it. Extents cannot say that: those of a shard
+// include headers.
 type sizer interface {
 	Size(id int64, field string) int64
 }
 
-// Lengths is the length of a field of every sample: the steps of its first axis
-// where it is stored as an array, else its bytes.
+// Lengths is the length of a field in every sample: the steps of its first axis if it is
+// stored as an array, otherwise its bytes.
 func (c *Collection) Lengths(field string) ([]int32, error) {
 	out := make([]int32, 0, c.n)
 	for _, p := range c.Parts {

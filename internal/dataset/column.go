@@ -15,8 +15,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// stored is what a format says of a field that it stores as an array; false: it
-// stores bytes that something has to decode.
+// stored is the type of a field that the format stores as an array; false: the field is
+// bytes that must be decoded.
 func (d *Part) stored(from string) (format.Type, bool) {
 	typed, ok := d.Dataset.(format.Typed)
 	if !ok {
@@ -26,7 +26,8 @@ func (d *Part) stored(from string) (format.Type, bool) {
 	return t, ok && t.DType != mem.Object
 }
 
-// column compiles one field: what is done to every sample, and where it goes.
+// column compiles one field: the program that runs for every sample, and the batch
+// column that it fills.
 func (c *Collection) column(ctx context.Context, d *Part, f *spec.Field) (*transform.Program, batch.Field, error) {
 	t, array := d.stored(f.From)
 	stored := transform.Stored{
@@ -64,7 +65,7 @@ func (c *Collection) column(ctx context.Context, d *Part, f *spec.Field) (*trans
 	return prog, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed}, nil
 }
 
-// described are the ways of storing arrays in which values say what they hold.
+// described are the encodings of arrays in which each value carries its own shape.
 func described() map[string]transform.Described {
 	return map[string]transform.Described{
 		"npy": {Name: ".npy", Swap: format.Swap, Read: func(value []byte) (transform.Header, error) {
@@ -118,7 +119,7 @@ func padColumn(f *spec.Field, out *batch.Field) error {
 		return errs.New(errs.Config, "pad.value is %v, which is not a valid %s", f.Pad.Value, out.DType).Try("choose a value that fits, or another dtype")
 	}
 	if out.Shape.Elems() == 0 {
-		return errs.New(errs.Config, "its samples hold nothing: their shape is %v behind the first axis", out.Shape)
+		return errs.New(errs.Config, "its samples are empty: their shape is %v after the first axis", out.Shape)
 	}
 	out.Form = batch.Padded
 	out.Pad = batch.Pad{To: int(f.Pad.To), Multiple: f.Pad.Multiple, Value: value, Truncate: f.Pad.Truncate}
@@ -134,10 +135,11 @@ func padColumn(f *spec.Field, out *batch.Field) error {
 	return nil
 }
 
-// maxRow bounds the bytes of one row of a batch.
+// maxRow is the limit of one row of a batch, in bytes.
 const maxRow = 1 << 36
 
-// share tells of fields that differ in nothing but their view which is the first.
+// share marks fields that differ only in their view, so that they share the first one's
+// column.
 func (d *Part) share(columns []batch.Field) {
 	for i := range columns {
 		for j := range i {
@@ -168,8 +170,8 @@ func (c *Collection) lengthColumns(p *spec.Problems) {
 	}
 }
 
-// lengthsSuffix is what the column of a padded field's lengths is called after
-// the field's name.
+// lengthsSuffix is appended to the name of a padded field; the result is the name of its
+// column of lengths.
 const lengthsSuffix = "_lengths"
 
 // first calls like with the first values of a field until one of them can be read.
@@ -186,7 +188,7 @@ func (c *Collection) first(ctx context.Context, d *Part, from string, like func(
 			return nil
 		}
 		if first == nil {
-			first = format.Place(d.Stored, err, id, nil)
+			first = format.Locate(d.Stored, err, id, nil)
 		}
 	}
 	e := *errs.From(first)
@@ -194,5 +196,5 @@ func (c *Collection) first(ctx context.Context, d *Part, from string, like func(
 	return &e
 }
 
-// firstTries is how many samples are looked at where the first ones are damaged.
+// firstTries is how many samples are tried if the first ones are damaged.
 const firstTries = 16

@@ -6,28 +6,30 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// Column says what batches hold under a name.
+// Column describes one column of a batch.
 type Column struct {
 	Name  string
 	Kind  string // image, array, number, bytes, text, json
 	DType string // NumPy's name; "object" for bytes, text and json
-	// Shape is that of one sample in memory; nil where it depends on the
-	// sample; of an array whose first axis differs -1 comes first.
+	// Shape is that of one sample in memory; nil if it depends on the sample. If the
+	// first axis differs between samples, it is -1.
 	Shape []int
-	Batch string // of an array whose samples differ: padded, ragged
-	Of    string // lengths of a padded field, int64 a sample: that field's name
+	Batch string // how samples of different lengths are stored: padded or ragged
+	Of    string // this column has the lengths of that padded field, one int64 per sample
+	// ViewOf is the field of the Spec of which this column is one of several views.
+	ViewOf string
 	// Axes is the order of an image's axes in memory, "hwc" or "chw"; View is how it
 	// is shown.
 	Axes, View string
 }
 
-// Columns says what batches hold.
+// Columns describes the columns of a batch.
 func (c *Collection) Columns() []Column {
 	var out []Column
 	first := c.Parts[0]
 	for i, f := range c.columns {
 		w := Column{Name: f.Name, Kind: "number", DType: f.DType.String(), Shape: f.Seen()}
-		if i < len(first.Programs) && (f.Packed == 0 || first.Kind(i) == "array") {
+		if i < len(first.Programs) && (f.RunBytes == 0 || first.Kind(i) == "array") {
 			w.Kind = first.Kind(i)
 			w.Axes, w.View = first.axes(i)
 		}
@@ -39,6 +41,10 @@ func (c *Collection) Columns() []Column {
 		}
 		if at := slices.IndexFunc(c.columns, func(p batch.Field) bool { return p.Lengths == i && i > 0 }); at >= 0 {
 			w.Of = c.columns[at].Name
+		}
+		w.ViewOf = first.viewOf[f.Name]
+		if m := c.mix; m != nil && m.Label == i && m.Soft.Name != "" {
+			w = Column{Name: f.Name, Kind: "array", DType: m.Soft.DType.String(), Shape: m.Soft.Shape}
 		}
 		out = append(out, w)
 	}

@@ -18,11 +18,17 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// compile turns the fields into programs and columns; stored is that of Options.
-func (c *Collection) compile(ctx context.Context, p spec.Problems, stored bool) error {
+// compile turns the fields into programs and columns.
+func (c *Collection) compile(ctx context.Context, p spec.Problems, opt Options) error {
 	for i, part := range c.Parts {
-		columns := c.compileFields(ctx, part, stored, &p)
-		if !stored && len(part.Fields) == 0 {
+		if part.Samples == nil { // its samples say what they have
+			if len(part.spec.Fields) > 0 || len(c.spec.Fields) > 0 {
+				p.Addf("fields are not known of %s datasets: their samples have what the code gives them", part.format)
+			}
+			continue
+		}
+		columns := c.compileFields(ctx, part, opt.Stored, &p)
+		if !opt.Stored && len(part.Fields) == 0 {
 			p.Addf("nothing is left to deliver where no fields are named: %s", cmp.Or(part.left, "no stored field is taken unasked"))
 		}
 		if i == 0 {
@@ -36,11 +42,12 @@ func (c *Collection) compile(ctx context.Context, p spec.Problems, stored bool) 
 	} else {
 		c.lengthColumns(&p)
 	}
+	c.compileMix(&p, c.Parts[0].Samples != nil && !opt.Crew)
 	if c.spec.Batch.Tokens > 0 && c.spec.OnBad.Policy == spec.Replace {
 		p.Addf("on_bad replace does not go with tokens: another sample may be longer than the batch has room for; skip does")
 	}
 	if err := ctx.Err(); err != nil {
-		return err // fields of which a sample had to be read may be compiled wrong
+		return err // a field compiled from a sample that was read may be wrong
 	}
 	if err := p.Err(); err != nil {
 		return err
@@ -49,9 +56,9 @@ func (c *Collection) compile(ctx context.Context, p spec.Problems, stored bool) 
 	return nil
 }
 
-// compileFields turns the fields of one dataset into programs, and says what columns
-// they fill. Of fields that nobody named, those that hold what is not read are left
-// out, and told; so are all that cannot be delivered where stored is looked at.
+// compileFields turns the fields of one dataset into programs, and returns the columns
+// that they fill. Fields that the Spec did not name are left out, with a note, if they
+// cannot be read; with Options.Stored, so are all that cannot be delivered.
 func (c *Collection) compileFields(ctx context.Context, d *Part, stored bool, p *spec.Problems) (columns []batch.Field) {
 	if ds, ok := d.Dataset.(format.Ready); ok {
 		return d.ready(ds)
@@ -64,7 +71,8 @@ func (c *Collection) compileFields(ctx context.Context, d *Part, stored bool, p 
 	if !named {
 		d.Fields = c.defaultFields(ctx, d)
 	}
-	whole := true
+	d.views(p)
+	whole := len(*p) == 0
 	var left []string
 	for i := 0; i < len(d.Fields); i++ {
 		f := &d.Fields[i]
@@ -109,8 +117,8 @@ func (c *Collection) compileFields(ctx context.Context, d *Part, stored bool, p 
 	return columns
 }
 
-// ready is the columns of a dataset whose samples are rows as they are: no program is
-// run for them.
+// ready is the columns of a dataset whose samples are rows already: no program runs for
+// them.
 func (d *Part) ready(ds format.Ready) (columns []batch.Field) {
 	for i, f := range ds.Ready() {
 		d.Fields = append(d.Fields, spec.Field{Name: f.Name})
@@ -121,8 +129,8 @@ func (d *Part) ready(ds format.Ready) (columns []batch.Field) {
 	return columns
 }
 
-// sameColumns says where member i of a mixture would fill other columns than the
-// first: of another type, shape, meaning or order of axes.
+// sameColumns reports every column of member i of a mixture that differs from the first
+// member's in type, shape, meaning or order of axes.
 func (c *Collection) sameColumns(i int, columns []batch.Field, p *spec.Problems) {
 	text := func(part *Part, fields []batch.Field) string {
 		var out []string
@@ -151,11 +159,11 @@ func (c *Collection) sameColumns(i int, columns []batch.Field, p *spec.Problems)
 	}
 }
 
-// packColumns makes the columns of bytes, and those of arrays of one dimension,
-// dense rows of Pack tokens, and adds those that tell the samples of a row apart.
+// packColumns makes columns of bytes and of one-dimensional arrays dense, with rows of
+// Pack tokens, and adds the columns that separate the samples in a row.
 func (c *Collection) packColumns(p *spec.Problems) {
 	size := int64(c.spec.Batch.Size) * c.spec.Batch.Pack
-	packed := 0
+	tokens := 0
 	for i := range c.columns {
 		f := &c.columns[i]
 		kind, dtype := c.Parts[0].Kind(i), mem.Uint8
@@ -168,27 +176,27 @@ func (c *Collection) packColumns(p *spec.Problems) {
 				p.Addf("field %q has more than one dimension, and pack fills rows with tokens: leave the field out", f.Name)
 			}
 			if f.Form == batch.Padded || f.To > 0 {
-				p.Addf("field %q is packed: batch padded and view are for batches of whole samples", f.Name)
+				p.Addf("pack puts field %q into rows of tokens: batch padded and view are for batches of whole samples", f.Name)
 			}
-			*f = batch.Field{Name: f.Name, DType: dtype, Shape: mem.Shape{int(c.spec.Batch.Pack)}, Packed: size * int64(dtype.Size())}
-			packed++
+			*f = batch.Field{Name: f.Name, DType: dtype, Shape: mem.Shape{int(c.spec.Batch.Pack)}, RunBytes: size * int64(dtype.Size())}
+			tokens++
 		case "number":
 		default:
 			p.Addf("field %q is %s, and pack fills rows with tokens or bytes: leave the field out", f.Name, kind)
 		}
 	}
-	if packed == 0 {
+	if tokens == 0 {
 		p.Addf("pack needs a field of tokens or bytes, and there is none")
 	}
 	if c.spec.OnBad.Policy == spec.Replace {
 		p.Addf("on_bad replace does not go with pack: another sample has another length; skip leaves its tokens 0")
 	}
 	c.columns = append(c.columns,
-		batch.Field{Name: batch.PositionIDs, DType: mem.Int32, Shape: mem.Shape{int(c.spec.Batch.Pack)}, Packed: 4 * size},
+		batch.Field{Name: batch.PositionIDs, DType: mem.Int32, Shape: mem.Shape{int(c.spec.Batch.Pack)}, RunBytes: 4 * size},
 		batch.Field{Name: batch.SeqLens, DType: mem.Int32})
 }
 
-// Kind is what field i holds.
+// Kind is the kind of value in field i.
 func (d *Part) Kind(i int) string {
 	if d.Programs[i] == nil {
 		return "image"
@@ -196,7 +204,7 @@ func (d *Part) Kind(i int) string {
 	return d.Programs[i].Kind()
 }
 
-// axes are those of field i in memory, and as they are shown.
+// axes are the axes of field i in memory, and as users see them.
 func (d *Part) axes(i int) (stored, seen string) {
 	if d.Programs[i] == nil {
 		return "hwc", "hwc"
@@ -212,13 +220,16 @@ func withHint(err error) string {
 	return e.Error() + " (" + e.Hint + ")"
 }
 
-// pipelineDigest names what is done to a sample: fields and transforms. With the
-// names of fields it is State.Pipeline, without them State.Processing.
+// pipelineDigest is the digest of fields and transforms. With the names of fields it is
+// State.Pipeline, without them State.Processing.
 func (c *Collection) pipelineDigest(names bool) string {
 	h := xxhash.New()
 	for n, part := range c.Parts {
 		if n > 0 {
 			fmt.Fprintf(h, "dataset %d\n", n)
+		}
+		if part.spec.Code != "" {
+			fmt.Fprintf(h, "code %q\n", part.spec.Code)
 		}
 		for i, f := range part.Fields {
 			if names {
@@ -240,5 +251,6 @@ func (c *Collection) pipelineDigest(names bool) string {
 			}
 		}
 	}
+	_, _ = h.WriteString(c.mixDigest(names))
 	return fmt.Sprintf("%016x", h.Sum64())
 }

@@ -23,10 +23,10 @@ type checker interface {
 	Check(fields []string) error
 }
 
-// noted is a dataset that has something to say of how it is stored.
+// noted is a dataset with notes about how it is stored.
 type noted interface{ Notes() []string }
 
-// notedFor is one that has something to say of how wanted fields are stored.
+// notedFor is a dataset with notes about how the wanted fields are stored.
 type notedFor interface {
 	NotesFor(fields []string) []string
 }
@@ -45,22 +45,22 @@ func (c *Collection) Format() string {
 // imageFields are the stored names that hold images in shards.
 var imageFields = []string{"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "webp", "gif", "bmp", "tif", "tiff"}
 
-// decoder is a dataset that knows how the bytes of a field are to be decoded.
+// decoder is a dataset that knows how the bytes of a field must be decoded.
 type decoder interface {
-	// Decode is rgb, text, json, npy, ...; "none" where it is better left out, since
-	// not all samples have it; "": not known.
+	// Decode is rgb, text, json, npy, ...; "none" if the field is better left out,
+	// because not all samples have it; "": unknown.
 	Decode(field string) string
 }
 
-// omitter is a dataset that says why Decode leaves a field out: what follows the
-// field's name; "": it needs no word, such as a path beside the picture it is of.
+// omitter is a dataset that says why Decode leaves a field out, in words that follow the
+// field's name; "": no note is needed, for example for a path beside its picture.
 type omitter interface {
 	LeftOut(field string) string
 }
 
-// defaultFields are what a dataset delivers when the Spec names nothing: arrays
-// as they are stored, images decoded, classes as numbers, the rest by what the
-// format, the name or the first sample says of it.
+// defaultFields are the fields that a dataset delivers if the Spec names none: arrays as
+// they are stored, images decoded, classes as numbers, and the rest as the format, the
+// name or the first sample suggests.
 func (c *Collection) defaultFields(ctx context.Context, d *Part) []spec.Field {
 	var out []spec.Field
 	var left []string
@@ -74,7 +74,7 @@ func (c *Collection) defaultFields(ctx context.Context, d *Part) []spec.Field {
 		}
 		f := spec.Field{Name: name}
 		if why := d.refused(name); why != "" {
-			d.notes = append(d.notes, "field "+why+"; it is left out, and decode \"bytes\" gives it as it lies")
+			d.notes = append(d.notes, "field "+why+"; it is left out, and decode \"bytes\" gives it unchanged")
 			continue
 		}
 		ds, knows := d.Dataset.(decoder)
@@ -99,8 +99,8 @@ func (c *Collection) defaultFields(ctx context.Context, d *Part) []spec.Field {
 	return out
 }
 
-// leaveOut notes fields that nobody named and that are not delivered, each with its
-// reason.
+// leaveOut notes stored fields that were not requested and are not delivered, each with
+// its reason.
 func (d *Part) leaveOut(fields []string) {
 	left := fmt.Sprintf("left out of the batches: %s; fields=[...] takes what can be read, and on_bad=\"skip\" passes over samples without it",
 		listed(fields))
@@ -111,16 +111,16 @@ func (d *Part) leaveOut(fields []string) {
 	d.left = left
 }
 
-// refuser is a dataset that says why a field is not taken unless it is asked for as
-// bytes; "": it is.
+// refuser is a dataset that says why a field is delivered only if it is requested as
+// bytes; "": it is delivered.
 type refuser interface{ Refused(field string) string }
 
-// shaped is a dataset that knows which field holds the shape of a field's raw array;
-// "": none does.
+// shaped is a dataset that knows which field holds the shape of a field's raw array; "":
+// none does.
 type shaped interface{ ShapeOf(field string) string }
 
-// refused says why a stored field is not taken unless it is asked for as bytes; "":
-// it is.
+// refused says why a stored field is delivered only if it is requested as bytes; "": it
+// is delivered.
 func (d *Part) refused(from string) string {
 	ds, ok := d.Dataset.(refuser)
 	if !ok {
@@ -134,7 +134,7 @@ func (d *Part) refused(from string) string {
 	return ""
 }
 
-// guess is how a field of encoded bytes is decoded where nobody says it.
+// guess decides how a field of encoded bytes is decoded if the Spec does not say.
 func (c *Collection) guess(ctx context.Context, d *Part, name string) string {
 	if ds, ok := d.Dataset.(decoder); ok {
 		if how := ds.Decode(name); how != "" {
@@ -176,9 +176,9 @@ func (c *Collection) guess(ctx context.Context, d *Part, name string) string {
 	return "bytes"
 }
 
-// raw says that a feature of bytes is the elements of an array, whatever it is
-// called: its shape is beside it, as stoker pack writes it, and fits. An
-// encoded picture with its shape beside it has other bytes than its pixels have.
+// raw reports that a bytes feature holds the elements of an array, whatever its name: a
+// shape is stored beside it, as stoker pack does, and fits. An encoded picture with its
+// shape beside it has a different number of bytes.
 func (c *Collection) raw(ctx context.Context, d *Part, name string) bool {
 	ds, ok := d.Dataset.(shaped)
 	if !ok || ds.ShapeOf(name) == "" {
@@ -203,7 +203,7 @@ func (c *Collection) raw(ctx context.Context, d *Part, name string) bool {
 	return n > 0 && (have == n || have/8 == n && have%8 == 0)
 }
 
-// Notes are lines that the user should see once.
+// Notes are lines to show to the user once.
 func (c *Collection) Notes() (notes []string) {
 	for _, p := range c.Parts {
 		if p.Stored != nil {
@@ -222,8 +222,8 @@ func (c *Collection) Notes() (notes []string) {
 	return notes
 }
 
-// Table is columns of the dataset, a row a sample: "label" (the number of its
-// class) and "path" (of the file or shard it is in).
+// Table is columns of the dataset, one row per sample: "label" (the number of its class)
+// and "path" (of its file or shard).
 func (c *Collection) Table(names []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, name := range names {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stoker-data/stoker/internal/dataset/script"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/beton"
@@ -17,6 +18,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format/mds"
 	"github.com/stoker-data/stoker/internal/stage/format/npy"
 	"github.com/stoker-data/stoker/internal/stage/format/parquet"
+	"github.com/stoker-data/stoker/internal/stage/format/python"
 	"github.com/stoker-data/stoker/internal/stage/format/synthetic"
 	"github.com/stoker-data/stoker/internal/stage/format/tar"
 	"github.com/stoker-data/stoker/internal/stage/format/tfrecord"
@@ -25,12 +27,26 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// Format is a format and the keys of a Spec's dataset that it has use for.
+// Format is a format and the keys of a Spec's dataset that it uses.
 type Format struct {
 	format.Format
 	Keys []string
-	// Open opens a dataset with those keys; nil: the format's own Open, without any.
+	// Open opens a dataset with those keys; nil: Format.Open does, without keys.
 	Open func(ctx context.Context, d spec.Dataset, o format.Opening) (format.Dataset, error)
+	// Script writes the lines of Python that load a dataset with those keys; nil:
+	// script.Any does.
+	Script script.Func
+}
+
+// Lines are the lines of Python that load a dataset of the format.
+func (f Format) Lines(d spec.Dataset, c script.Contents) script.Lines {
+	if c.Class = f.Python; c.Class == "" {
+		return script.Lines{Made: "train = ...  # the Python package has no class for the format " + f.Name + "\n", Loop: "batch"}
+	}
+	if f.Script == nil {
+		return script.Any(d, c)
+	}
+	return f.Script(d, c)
 }
 
 func (f *Format) open(ctx context.Context, d spec.Dataset, o format.Opening) (format.Dataset, error) {
@@ -40,29 +56,52 @@ func (f *Format) open(ctx context.Context, d spec.Dataset, o format.Opening) (fo
 	return f.Open(ctx, d, o)
 }
 
-// Formats are the formats that there are, in the order in which a file is held against
-// them; a folder of which nothing says what it is, is of the first.
+// Formats are all formats, in the order in which a file is matched against them; a
+// folder that matches none is opened as the first.
 func Formats() []Format {
 	return []Format{
-		{Format: folder.Format(), Keys: []string{"extensions", "allow_empty"}, Open: openFolder},
-		{Format: tar.Format()},
+		{Format: folder.Format(), Keys: []string{"extensions", "allow_empty"}, Open: openFolder, Script: script.Classes},
+		{Format: tar.Format(), Script: script.Members},
 		{Format: tfrecord.Format()},
-		{Format: npy.Format(), Keys: []string{"columns", "unpacked"}, Open: openNPY},
-		{Format: npy.NPZ(), Keys: []string{"columns", "unpacked"}, Open: openNPY},
+		{Format: npy.Format(), Keys: []string{"columns", "unpacked"}, Open: openNPY, Script: script.Arrays},
+		{Format: npy.NPZ(), Keys: []string{"columns", "unpacked"}, Open: openNPY, Script: script.Arrays},
 		{Format: mds.Format(), Keys: []string{"unpacked"}, Open: openMDS},
 		{Format: parquet.Format(), Keys: []string{"label", "unpacked"}, Open: openParquet},
 		{Format: hdf5.Format(), Keys: []string{"columns", "group", "unpacked"}, Open: openHDF5},
 		{Format: beton.Format(), Keys: []string{"pictures"}, Open: openBeton},
 		{Format: lmdb.Format(), Keys: []string{"database", "values"}, Open: openLMDB},
-		{Format: files.Format(), Keys: []string{"manifest", "path_column", "root", "label"}, Open: openFiles},
-		{Format: files.TableFormat(), Keys: []string{"label"}, Open: openTable},
+		{Format: files.Format(), Keys: []string{"manifest", "path_column", "root", "label"}, Open: openFiles, Script: script.Files},
+		{Format: files.TableFormat(), Keys: []string{"label"}, Open: openTable, Script: script.Rows},
 		{Format: lines.Format()},
-		{Format: tokens.Format(), Keys: []string{"window", "dtype"}, Open: openTokens}, // the last to be asked: any .bin may be one of tokens
+		{Format: tokens.Format(), Keys: []string{"window", "dtype"}, Open: openTokens, Script: script.Windows}, // the last one: any .bin may hold tokens
 		{Format: synthetic.Format(), Keys: []string{"samples", "shape"}, Open: openSynthetic},
+		{Format: python.Format(), Keys: []string{"samples", "digest", "code"}, Open: openPython},
 	}
 }
 
-// names are what dataset.format can be.
+// Made reports whether datasets of that format are made, not stored, and need no path.
+func Made(name string) bool { return slices.Contains(known(Formats()).Made, name) }
+
+// Synthetic is a dataset of this many samples of one shape, which cost nothing to make.
+func Synthetic(samples int64, shape ...int) spec.Dataset {
+	return spec.Dataset{Format: synthetic.Format().Name, Samples: samples, Shape: shape}
+}
+
+// known is what a Spec is checked against.
+func known(all []Format) spec.Formats {
+	k := spec.Formats{Names: names(all)}
+	for _, f := range all {
+		if f.Made {
+			k.Made = append(k.Made, f.Name)
+			if slices.Contains(f.Keys, "shape") {
+				k.Shaped = append(k.Shaped, f.Name)
+			}
+		}
+	}
+	return k
+}
+
+// names are the values of dataset.format.
 func names(all []Format) []string {
 	out := []string{"", "auto"}
 	for _, f := range all {
@@ -71,8 +110,7 @@ func names(all []Format) []string {
 	return out
 }
 
-// keys are the keys of a dataset that only some formats have use for, and whether one
-// is set.
+// keys are the keys of a dataset that only some formats use, and whether each is set.
 func keys(d spec.Dataset) []key {
 	return []key{
 		{"extensions", d.Extensions != nil},
@@ -91,6 +129,8 @@ func keys(d spec.Dataset) []key {
 		{"label", d.Label != ""},
 		{"database", d.Database != ""},
 		{"values", d.Values != ""},
+		{"digest", d.Digest != ""},
+		{"code", d.Code != ""},
 	}
 }
 
@@ -99,7 +139,7 @@ type key struct {
 	set  bool
 }
 
-// meaningless names keys of a dataset that its format has no use for.
+// meaningless reports keys of a dataset that its format does not use.
 func meaningless(all []Format, d spec.Dataset, kind *Format) error {
 	var p spec.Problems
 	for _, k := range keys(d) {
@@ -149,11 +189,15 @@ func openSynthetic(_ context.Context, d spec.Dataset, _ format.Opening) (format.
 	return synthetic.New(d.Samples, d.Shape)
 }
 
+func openPython(_ context.Context, d spec.Dataset, _ format.Opening) (format.Dataset, error) {
+	return python.New(d.Samples, d.Digest)
+}
+
 func openTable(ctx context.Context, d spec.Dataset, o format.Opening) (format.Dataset, error) {
 	return files.OpenTable(ctx, o.Source, o.Paths, files.Options{Label: d.Label, Progress: o.Progress})
 }
 
-// openFiles opens files that are a sample each: those of a list, or those that a
+// openFiles opens a dataset in which each file is a sample: a list, or the files that a
 // manifest names.
 func openFiles(ctx context.Context, d spec.Dataset, o format.Opening) (format.Dataset, error) {
 	opt := files.Options{Path: d.PathColumn, Label: d.Label, Root: d.Root, Progress: o.Progress}
@@ -163,8 +207,7 @@ func openFiles(ctx context.Context, d spec.Dataset, o format.Opening) (format.Da
 	return files.Open(ctx, o.Source, o.Paths, opt)
 }
 
-// openNPY opens arrays, whose names are those of their files unless columns gives
-// others.
+// openNPY opens arrays, named after their files unless columns gives other names.
 func openNPY(ctx context.Context, d spec.Dataset, o format.Opening) (format.Dataset, error) {
 	opt := npy.Options{UnpackedBytes: int64(d.Unpacked), Progress: o.Progress}
 	for _, c := range d.Columns {

@@ -1,7 +1,7 @@
-// Package dataset opens what a Spec names: it finds out formats, opens or builds
-// indexes, puts the members of a mixture one after the other, and compiles the
-// fields of the Spec against what is stored. It reads a few samples to do so, and
-// starts nothing: tools that look at samples need no loader.
+// Package dataset opens what a Spec names: it detects formats, opens or builds indexes,
+// puts the members of a mixture one after the other, and compiles the fields of the Spec
+// against what is stored. It reads a few samples to do so, and starts nothing: tools
+// that look at samples need no loader.
 package dataset
 
 import (
@@ -15,20 +15,23 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// Options are what an Open needs besides the Spec.
+// Options are what Open needs in addition to the Spec.
 type Options struct {
 	Formats  []Format                             // nil: Formats()
 	Sources  []source.Scheme                      // nil: Sources()
 	Progress func(done, total int64, what string) // of indexing; may be nil
-	// Wrap puts something between the dataset and its storage; may be nil.
+	// Wrap wraps the source of the dataset; may be nil.
 	Wrap func(source.Source) source.Source
-	// Stored says that what is stored is looked at, and no batch is made: no field
-	// need be left to deliver.
+	// Stored means that stored data is inspected and no batch is made, so all fields may
+	// be left out.
 	Stored bool
+	// Crew means that something else than this process makes samples, so datasets may be
+	// of a format that cannot.
+	Crew bool
 }
 
-// patience is how long Open waits, after its context has ended, for calls that hear of
-// that: nothing of theirs is left.
+// patience is how long Open waits, after its context has ended, for calls that respect
+// it: then nothing of theirs is left running.
 const patience = 200 * time.Millisecond
 
 // Open opens what a Spec names. Errors name every problem of the Spec at once. It
@@ -72,12 +75,7 @@ func open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 		opt.Formats = Formats()
 	}
 	s = s.Defaults()
-	known := spec.Formats{Names: names(opt.Formats)}
-	for _, f := range opt.Formats {
-		if f.Made {
-			known.Made = append(known.Made, f.Name)
-		}
-	}
+	known := known(opt.Formats)
 	p := s.Check(known)
 	if !s.Dataset.Openable(known) {
 		return nil, p.Err()
@@ -91,7 +89,7 @@ func open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 		return nil, err
 	}
 	c.spec = s
-	if err := c.compile(ctx, p, opt.Stored); err != nil {
+	if err := c.compile(ctx, p, opt); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -112,7 +110,7 @@ func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Option
 	if err != nil {
 		return nil, f.mistaken(d, err)
 	}
-	p, err := newPart(ctx, src, d, kind, ds)
+	p, err := newPart(ctx, src, d, kind, ds, opt)
 	if err != nil {
 		if c, ok := ds.(io.Closer); ok {
 			_ = c.Close()
@@ -122,7 +120,8 @@ func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Option
 	return p, nil
 }
 
-// find is the format of a dataset, and its paths, expanded; none of one that is made.
+// find is the format of a dataset, and its expanded paths; no paths for one that is not
+// stored.
 func (f finder) find(d spec.Dataset) (*Format, []string, error) {
 	all := f.all
 	if at := slices.IndexFunc(all, func(f Format) bool { return f.Made && f.Name == d.Format }); at >= 0 {

@@ -16,17 +16,17 @@ import (
 
 // packedFrom is the dataset that a part was packed from.
 type packedFrom struct {
-	digest  string // "": it is not a packing of all samples of another, in their order
+	digest  string // "": it is not a packing of all samples of another dataset in their order
 	altered string // how packing changed what is delivered; "": the bytes are the source's
-	// unlike is the digest of a dataset that this one was packed from as another
-	// sequence of samples, and why says how: its states do not fit, and whoever loads
-	// one should hear that. "": there is none.
+	// unlike is the digest of a dataset that this one was packed from as a different
+	// sequence of samples, and why says how it differs: its states do not fit, and
+	// loading one must say so. "": there is none.
 	unlike, why string
 }
 
-// sourceOf is what the manifest beside the files of an index says of the dataset
-// that was packed. Only a packing that is there as a whole, in its order, counts:
-// id by id, its samples are the source's.
+// sourceOf is what the manifest beside the files of an index says about the packed
+// dataset. Only a complete packing in the source's order counts: id by id, its samples
+// are the source's.
 func sourceOf(ctx context.Context, src source.Source, x *index.Index) (from packedFrom) {
 	if x.Files() == 0 {
 		return from
@@ -58,24 +58,24 @@ func sourceOf(ctx context.Context, src source.Source, x *index.Index) (from pack
 	return from
 }
 
-// holds says that the files of an index are those of the packing: every shard once,
-// in order, as long as it was written. A shard may be several files, one a field,
-// and fields may be left out.
+// holds reports whether the files of an index are those of the packing: every shard
+// once, in order, with the length that was written. A shard may be several files, one
+// per field, and fields may be left out.
 func (m *packed) holds(x *index.Index, dir string) bool {
-	type place struct {
+	type written struct {
 		shard, file int
 		bytes       int64
 	}
-	places := map[string]place{}
+	files := map[string]written{}
 	for s, sh := range m.Shards {
 		for f, file := range sh.Files {
-			places[path.Base(file.Name)] = place{s, f, file.Bytes}
+			files[path.Base(file.Name)] = written{s, f, file.Bytes}
 		}
 	}
 	next := map[int]int{} // shard, by the number of its file
 	for f := range x.Files() {
 		name := string(x.AppendPath(f, nil))
-		at, known := places[path.Base(name)]
+		at, known := files[path.Base(name)]
 		size, _ := x.Stamp(f)
 		if !known || source.Dir(name) != dir || at.shard != next[at.file] || size != at.bytes {
 			return false
@@ -124,8 +124,8 @@ func (c *Collection) Sources() (all []string) {
 	return all
 }
 
-// Unlike is the datasets that this one was packed from as another sequence of samples,
-// by digest, and how each was. Members of mixtures are not looked at.
+// Unlike is the datasets that this one was packed from as a different sequence of
+// samples, by digest, with how each differs. It ignores the members of mixtures.
 func (c *Collection) Unlike() map[string]string {
 	if len(c.Parts) != 1 || c.Parts[0].from.unlike == "" {
 		return nil
@@ -144,8 +144,8 @@ func (c *Collection) Altered() string {
 	return strings.Join(all, "; ")
 }
 
-// mixtureDigest names the contents of datasets one after the other. It is part of
-// saved states.
+// mixtureDigest is the digest of datasets one after the other. It is part of saved
+// states.
 func mixtureDigest(digests []string) string {
 	if len(digests) == 1 {
 		return digests[0]

@@ -18,13 +18,14 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// packed is the manifest of a packing, as far as a loader needs it.
+// packed is the part of a packing's manifest that a loader needs.
 type packed struct {
 	packing.Manifest[packing.Options]
 }
 
-// wholePacking refuses a folder that stoker pack has not finished, or of whose
-// shards some are gone, cut or more than it wrote. Any other folder is somebody else's.
+// wholePacking refuses a folder that stoker pack has not finished, or in which shards
+// are missing, cut or unknown to the manifest. It accepts any folder that is not a
+// packing.
 func (f finder) wholePacking(dir string) error {
 	m, err := f.packingIn(dir)
 	if m == nil || err != nil {
@@ -43,9 +44,9 @@ func (f finder) wholePacking(dir string) error {
 	return f.compare(m, dir, names, func(string) bool { return true })
 }
 
-// wholeShards is wholePacking for files that patterns have found: a glob over the
-// shards of a packing stands for all of them that it would match. A file that was
-// named is as long as it was written; which ones are named is its user's business.
+// wholeShards is wholePacking for files that patterns found: a glob over the shards of a
+// packing must find all that it would match. A file that was named explicitly must have
+// the length that was written; which files are named is the user's choice.
 func (f finder) wholeShards(patterns, paths []string) error {
 	seen := map[string]bool{}
 	for _, p := range paths {
@@ -105,8 +106,8 @@ func (f finder) globsInto(dir string, patterns []string) (bases []string) {
 	return bases
 }
 
-// packedArrays says whether all these files are shards of arrays that stoker pack
-// has written, whose names end in the shard's number.
+// packedArrays reports whether all these files are shards of arrays that stoker pack
+// wrote, whose names end in the shard's number.
 func (f finder) packedArrays(paths []string) bool {
 	of := map[string]map[string]bool{} // names of shards, by folder
 	for _, p := range paths {
@@ -114,7 +115,7 @@ func (f finder) packedArrays(paths []string) bool {
 		if _, seen := of[dir]; !seen {
 			of[dir] = map[string]bool{}
 			m, err := readPacking(f.ctx, f.src, source.Join(dir, packing.ManifestName))
-			if err != nil || m == nil || m.Options.Output != "npy" {
+			if err != nil || m == nil || m.Options.Output != packing.Npy {
 				return false
 			}
 			for _, s := range m.Shards {
@@ -130,8 +131,8 @@ func (f finder) packedArrays(paths []string) bool {
 	return len(paths) > 0
 }
 
-// packingIn is what the manifest in a folder says; nil: nothing was packed there.
-// A packing that is not finished is an error.
+// packingIn is the manifest of a folder; nil: it is not a packing. A packing that is not
+// finished is an error.
 func (f finder) packingIn(dir string) (*packed, error) {
 	at := errs.Where{File: source.Join(dir, packing.ManifestName)}
 	m, err := readPacking(f.ctx, f.src, at.File)
@@ -148,9 +149,9 @@ func (f finder) packingIn(dir string) (*packed, error) {
 		Try("run the same `stoker pack` again, which goes on after what is done; of several tasks, when each is done, `stoker pack %s --finish`", dir)
 }
 
-// compare holds names, which are in dir, against the shards of the manifest; of
-// those that are not among names, and of those that are not shards, wanted says
-// which ones should be.
+// compare checks names, which are in dir, against the shards of the manifest. Of the
+// shards that are not among names, and of the names that are not shards, wanted decides
+// which ones must be.
 func (f finder) compare(m *packed, dir string, names []string, wanted func(name string) bool) error {
 	given := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -206,8 +207,8 @@ func (f finder) compare(m *packed, dir string, names []string, wanted func(name 
 		At(errs.Where{Shard: source.Join(dir, first)}).Try("%s", hint)
 }
 
-// exists says whether there is something of that name; false also where a failure
-// keeps that from being known, which whoever reads it will say.
+// exists reports whether there is a file of that name; also false if an error prevents
+// an answer, which reading the file will report.
 func (f finder) exists(name string) bool {
 	there, err := source.Exists(f.ctx, f.src, name)
 	return there && err == nil
@@ -222,9 +223,9 @@ func listed(names []string) string {
 	return strings.Join(names[:few], ", ") + " and others"
 }
 
-// readPacking reads a manifest; nil: there is none, or it is of somebody else.
+// readPacking reads a manifest; nil: there is none, or another program wrote it.
 func readPacking(ctx context.Context, src source.Source, name string) (*packed, error) {
-	head := make([]byte, headBytes) // which has the key: it is the first one
+	head := make([]byte, headBytes) // the key is the first one
 	n, err := source.Head(ctx, src, name, head)
 	if err != nil {
 		return nil, ctx.Err() // no manifest
@@ -247,18 +248,18 @@ func readPacking(ctx context.Context, src source.Source, name string) (*packed, 
 	return &packed{*m}, nil
 }
 
-// shardName is what stoker pack calls the files of shards.
+// shardName matches the file names of stoker pack's shards.
 var shardName = regexp.MustCompile(`-[0-9]{6}\.(tar|tfrecord|npy|bin|idx)(\.[a-z0-9]+)?$`)
 
-// mostBuffer is how much of a manifest is read at once, bytes.
+// mostBuffer is how many bytes of a manifest are read at once.
 const mostBuffer = 256 << 10
 
-// mostManifest bounds what is read of a manifest that is not known to be ours, bytes.
+// mostManifest is how many bytes are read at most of a manifest that may not be ours.
 const mostManifest = 64 << 20
 
-// brokenManifest is why a manifest.json without our mark cannot be of somebody
-// else: it is empty or no JSON, beside files called as stoker pack calls its shards.
-// nil: it is another's, such as JSON, or lines of it.
+// brokenManifest says why a manifest.json without our mark must be a broken one of ours:
+// it is empty or not JSON, and is beside files named like stoker pack's shards. nil: it
+// is another program's, such as JSON, or lines of JSON.
 func brokenManifest(ctx context.Context, src source.Source, name string) error {
 	text, err := source.ReadAll(ctx, src, name, mostManifest)
 	if err != nil {
@@ -279,8 +280,8 @@ func brokenManifest(ctx context.Context, src source.Source, name string) error {
 	return why
 }
 
-// CheckManifest refuses a manifest.json beside shards that is empty or broken;
-// whoever wrote it, nobody can tell which shards there should be.
+// CheckManifest refuses a manifest.json beside shards that is empty or broken: whichever
+// program wrote it, the shards that belong to the dataset are unknown.
 func CheckManifest(ctx context.Context, src source.Source, name string) error {
 	_, err := readPacking(ctx, src, name)
 	if err != nil && ctx.Err() == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest/fixture"
 )
 
-// A row group of Parquet is a block: the samples whose bytes lie side by side.
+// A row group of Parquet is a block: the samples whose bytes are stored side by side.
 func TestBlocksOfParquet(t *testing.T) {
 	t.Setenv("STOKER_CACHE", t.TempDir())
 	paths := []string{"../../testdata/parquet/rows-zstd.parquet", "../../testdata/parquet/rows-gzip.parquet"}

@@ -12,15 +12,15 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// finder finds out, for one Open, what the names of a Spec stand for.
+// finder resolves the names of a Spec, for one Open.
 type finder struct {
 	ctx context.Context
 	src source.Source
 	all []Format
 }
 
-// sniff decides the format of expanded paths. A folder that holds nothing but
-// files of one format, and no folder, stands for them.
+// sniff decides the format of expanded paths. A folder that contains only files of one
+// format, and no folder, is replaced by its files.
 func (f finder) sniff(name string, paths []string) (*Format, []string, error) {
 	known, all := f.all, f.all
 	if name != "" && name != "auto" {
@@ -49,7 +49,7 @@ func (f finder) sniff(name string, paths []string) (*Format, []string, error) {
 	for _, p := range paths {
 		ext := path.Ext(p)
 		if kind != nil && ext == last && ext != "" {
-			continue // as the one before it
+			continue // like the file before it
 		}
 		head, err := f.headOf(p)
 		if err != nil {
@@ -84,15 +84,24 @@ func unknown(all []Format, name string) error {
 		return errs.New(errs.Unsupported, "%s is a file of Arrow tables, which stoker does not read", name).At(errs.Where{File: name}).
 			Try("write it as Parquet once (pyarrow.parquet.write_table), and load that: stoker.ParquetDataset(\"data.parquet\")")
 	}
+	words, rest := called(all)
 	return errs.New(errs.Config, "the format of %s is not known", name).
-		Try("datasets are folders of images (one folder per class), .tar shards, and files of the formats %s; pass format= where the name does not say", strings.Join(others(all), ", "))
+		Try("a dataset is %s, or files of one of the formats %s; pass format= if the name does not say", strings.Join(words, ", "), strings.Join(rest, ", "))
 }
 
-// others are the names of all formats of files but the first two, which the sentence
-// describes.
-func others(all []Format) []string {
-	stored := slices.DeleteFunc(slices.Clone(all), func(f Format) bool { return f.Made })
-	return names(stored)[min(4, len(stored)+2):]
+// called returns what datasets of stored formats are called: words for some, the names of
+// the other formats.
+func called(all []Format) (words, rest []string) {
+	for _, f := range all {
+		switch {
+		case f.Made:
+		case f.Words != "":
+			words = append(words, f.Words)
+		default:
+			rest = append(rest, f.Name)
+		}
+	}
+	return words, rest
 }
 
 func (f finder) isEmpty(name string) bool {
@@ -102,11 +111,11 @@ func (f finder) isEmpty(name string) bool {
 
 func (f finder) isDir(name string) bool { return source.IsDir(f.ctx, f.src, name) }
 
-// headBytes is what of a file is looked at to tell its format.
+// headBytes is how much of a file is read to detect its format.
 const headBytes = 4096
 
-// headOf is the first bytes of a file; none where it cannot be read, which its
-// format says. What is not a file at all (a pipe, a socket, a device) is an error.
+// headOf is the first bytes of a file; empty if it cannot be read, which its format will
+// report. Anything but a file (a pipe, a socket, a device) is an error.
 func (f finder) headOf(name string) ([]byte, error) {
 	head := make([]byte, headBytes)
 	n, err := source.Head(f.ctx, f.src, name, head)
@@ -125,17 +134,17 @@ type found struct {
 	paths []string
 }
 
-// firstLooks is how many files with one ending are held against the formats before
-// their ending is taken to be of none.
+// firstLooks is how many files with one ending are matched against the formats before
+// the ending is taken to belong to none.
 const firstLooks = 16
 
-// sharded is what tells shards of one dataset apart after their ending, or where
-// there is none.
+// sharded matches the part of a name that distinguishes the shards of a dataset: after
+// their ending, or in names without one.
 var sharded = regexp.MustCompile(`([-_.]\d+)?-of-\d+$|^\.?\d+$`)
 
-// ending is what files of one kind have in common: the last part of the name, with
-// the one before it where that only says how it is packed. Shards that are only
-// numbered have their name without the numbers.
+// ending is the part of the name that files of one kind share: the last extension, with
+// the one before it if the last only names a compression. Numbered shards without an
+// extension have their name without the number.
 func ending(name string) (all, packing string) {
 	base := strings.ToLower(path.Base(name))
 	for _, p := range []string{".gz", ".gzip", ".zst", ".zstd", ".lz4"} {
@@ -156,13 +165,14 @@ func ending(name string) (all, packing string) {
 	}, base) + packing, packing
 }
 
-// kindOf is the place among kinds of what a file's name and first bytes say; -1:
-// none.
+// kindOf is the index in kinds of the format that a file's name and first bytes suggest;
+// -1: none.
 func kindOf(kinds []Format, name string, head []byte) int {
 	return slices.IndexFunc(kinds, func(f Format) bool { return f.Sniff != nil && f.Sniff(name, head) })
 }
 
-// kindByName is the place among kinds of what a file's name alone says; -1: none.
+// kindByName is the index in kinds of the format that a file's name alone suggests; -1:
+// none.
 func kindByName(kinds []Format, name string) int {
 	e, packing := ending(name)
 	return slices.IndexFunc(kinds, func(f Format) bool {
@@ -170,9 +180,9 @@ func kindByName(kinds []Format, name string) int {
 	})
 }
 
-// filesIn is the files of a folder by format; none if there is a folder in it. A
-// file whose first bytes are of no format is of that which most files with its
-// ending are of, or which its ending names: it is damaged, and its format says so.
+// filesIn is the files of a folder by format; empty if it contains a folder. A file
+// whose first bytes match no format gets the format of most files with its ending, or
+// the one that its ending names: it is damaged, and its format will say so.
 func (f finder) filesIn(dir string, kinds []Format) (out []found, err error) {
 	entries, err := source.Names(f.ctx, f.src, dir)
 	if err != nil {
@@ -198,7 +208,7 @@ func (f finder) filesIn(dir string, kinds []Format) (out []found, err error) {
 		count, most := make([]int, len(kinds)), -1
 		for i, at := range same {
 			if kind[at] = -1; i < firstLooks || most >= 0 {
-				head, _ := f.headOf(all[at]) // what is not a file is taken by its name, and refused by its format
+				head, _ := f.headOf(all[at]) // anything but a file is matched by name; its format refuses it
 				kind[at] = kindOf(kinds, all[at], head)
 			}
 			if k := kind[at]; k >= 0 {
@@ -241,7 +251,7 @@ func (f finder) sniffFolder(dir string, all []Format) (*Format, []string, error)
 	case err == nil && len(files) == 0 && f.isSaved(dir):
 		return nil, nil, f.savedArrow(dir)
 	case err != nil || len(files) == 0:
-		return &all[0], []string{dir}, nil // whose errors say what a folder should hold
+		return &all[0], []string{dir}, nil // its errors say what a folder should contain
 	case len(files) > 1:
 		var names []string
 		for _, f := range files {
@@ -256,23 +266,24 @@ func (f finder) sniffFolder(dir string, all []Format) (*Format, []string, error)
 	return files[0].kind, files[0].paths, nil
 }
 
-// isArrow says whether a file is one of Arrow tables by its name.
+// isArrow reports whether a file's name is that of Arrow tables.
 func isArrow(name string) bool {
 	return slices.Contains([]string{".arrow", ".feather"}, strings.ToLower(path.Ext(name)))
 }
 
-// dictFile is what datasets saves beside the folders of splits.
+// dictFile is the file that Hugging Face's datasets writes beside the folders of splits.
 const dictFile = "dataset_dict.json"
 
-// isSaved says whether a folder is what the save_to_disk of Hugging Face's datasets
-// makes: Arrow files, or a folder of them for each split. Of folders of pictures no
-// more is looked at than their names.
+// isSaved reports whether a folder was written by save_to_disk of Hugging Face's
+// datasets: Arrow files, or a folder of them for each split. In folders of pictures it
+// reads only the names.
 func (f finder) isSaved(dir string) bool {
 	entries, _ := source.Names(f.ctx, f.src, dir)
 	return slices.ContainsFunc(entries, func(e source.Info) bool { return isArrow(e.Name) || e.Base() == dictFile })
 }
 
-// savedArrow refuses such a folder, and says how to write it as what stoker reads.
+// savedArrow refuses such a folder, and says how to convert it to a format that stoker
+// reads.
 func (f finder) savedArrow(dir string) error {
 	split := ""
 	if _, err := f.src.Stat(f.ctx, source.Join(dir, dictFile)); err == nil {

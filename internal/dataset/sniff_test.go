@@ -83,7 +83,7 @@ func TestAPipeIsNoDataset(t *testing.T) {
 	for _, name := range names(Formats()) {
 		d := spec.Dataset{Path: spec.Paths{filepath.Join(dir, "fifo")}, Format: name}
 		switch name {
-		case "synthetic", "mds": // which have no such path
+		case "synthetic", "python", "mds": // which have no such path
 			continue
 		case "tokens":
 			d.Window.Length = 4
@@ -93,7 +93,7 @@ func TestAPipeIsNoDataset(t *testing.T) {
 }
 
 // A folder's file that was overwritten at its beginning, or is empty, is damage
-// with its name, wherever it stands; never a smaller dataset, nor another kind of
+// with its name, wherever it is; never a smaller dataset, nor another kind of
 // folder. An empty TFRecord file is one of no records, and is named in a note.
 func TestBrokenFileOfAFolder(t *testing.T) {
 	for ending, body := range wholeFiles(t) {

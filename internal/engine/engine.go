@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,8 +60,8 @@ func Run(fd, parent int, version, kernel string) error {
 	if err != nil {
 		return err
 	}
-	arena.Poison = os.Getenv("STOKER_POISON") != ""
 	shared := loader.NewShared(arena, stats.NewBoard(arena.Work(), 0))
+	shared.Poison = os.Getenv("STOKER_POISON") != ""
 	if shared.Page, err = stats.NewPage(stats.RoleEngine); err != nil {
 		return err
 	}
@@ -103,18 +104,40 @@ func watchClient(pid int) {
 		return
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		if err == unix.ESRCH { //nolint:errorlint // a bare errno
+	switch {
+	case err == nil:
+		go awaitEnd(fd)
+	case errors.Is(err, unix.ESRCH):
+		os.Exit(0)
+	default: // a kernel before 5.3, or a sandbox that refuses the call
+		go askForEnd(pid)
+	}
+}
+
+// awaitEnd ends this process with the one that fd stands for.
+func awaitEnd(fd int) {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+		if n > 0 || (err != nil && !errors.Is(err, unix.EINTR)) {
 			os.Exit(0)
 		}
-		return // a kernel before 5.3: the socket has to suffice
 	}
-	go func() {
-		for {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-			if n > 0 || (err != nil && err != unix.EINTR) { //nolint:errorlint // a bare errno
-				os.Exit(0)
-			}
+}
+
+// between are the looks of askForEnd.
+const between = 500 * time.Millisecond
+
+// askForEnd ends this process soon after another. A client is usually the parent, and
+// a process whose parent ends gets another one. Of any other process only its number
+// is known, which a later process may take.
+func askForEnd(pid int) {
+	gone := func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+	if os.Getppid() == pid {
+		gone = func() bool { return os.Getppid() != pid }
+	}
+	for range time.Tick(between) {
+		if gone() {
+			os.Exit(0)
 		}
-	}()
+	}
 }

@@ -13,12 +13,14 @@ import (
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/crew"
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/deliver"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stream"
 )
 
 // session is the loaders, passes and leased slots of one client.
@@ -77,6 +79,13 @@ func (s *session) serve() error {
 			go s.answer(m, s.ask)
 		case wire.TypeStats:
 			s.answer(m, s.stats)
+		case wire.TypeWorker:
+			fd, ok := s.conn.Take() // belongs to this message, before the next one is read
+			go s.answer(m, func(m *wire.Message) ([]deliver.Envelope, error) { return s.hire(m, fd, ok) })
+		case wire.TypeDismiss:
+			if l, err := s.loader(m.Loader); err == nil && l.Workers() != nil {
+				l.Workers().Dismiss()
+			}
 		case wire.TypeCancel:
 			s.cancel(m.Pass)
 		case wire.TypeClose:
@@ -135,6 +144,14 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 		return nil, err
 	}
 	var told time.Time
+	var workers *crew.Options
+	var begins []loader.Begin
+	if m.Crew != nil && !m.Crew.IDs {
+		workers = &crew.Options{Workers: m.Crew.Workers, Whole: m.Crew.Whole, Turns: m.Crew.Turns, Iterates: m.Crew.Iterates}
+		if begins, err = begun(m.Crew.Begins); err != nil {
+			return nil, err
+		}
+	}
 	l, err := loader.Open(context.Background(), s.shared, spec, loader.Options{
 		Progress: func(done, total int64, what string) {
 			if now := time.Now(); now.Sub(told) > 200*time.Millisecond {
@@ -142,8 +159,11 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 				_ = s.conn.Write(one(&wire.Message{Type: wire.TypeProgress, Req: m.Req, Done: done, Total: total, What: what})...)
 			}
 		},
-		Deadly: s.deadly,
-		Stored: m.Stored,
+		Deadly:  s.deadly,
+		Stored:  m.Stored,
+		Workers: workers,
+		Begins:  begins,
+		IDs:     m.Crew != nil && m.Crew.IDs,
 	})
 	if err != nil {
 		return nil, err
@@ -214,9 +234,9 @@ func (s *session) begin(m *wire.Message) ([]deliver.Envelope, error) {
 	}
 	var p *loader.Pass
 	if list := m.List; list != nil {
-		p, err = l.PassOver(order.List{IDs: list.IDs, Cuts: list.Cuts, Place: list.Place, Item: list.Item}, m.Epoch, m.Step)
+		p, err = l.PassOver(order.List{IDs: list.IDs, Cuts: list.Cuts, Items: list.Items, Place: list.Place, Item: list.Item}, m.Epoch, m.Step)
 	} else {
-		p, err = l.Pass(m.Epoch, m.Position, m.Step)
+		p, err = l.Pass(m.Epoch, m.Position, m.Step, points(m.Points)...)
 	}
 	if err != nil {
 		return nil, err
@@ -242,8 +262,14 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	if deadline > 0 {
 		go s.keepAlive(waiting, m.Req, p.Pass, deadline)
 	}
-	b, err := p.Next(context.Background(), deadline)
+	if l, err := s.loader(p.loader); err == nil && l.Workers() != nil && m.Slow > 0 {
+		go s.showStuck(waiting, m.Req, l.Workers(), time.Duration(m.Slow)*time.Millisecond)
+	}
+	b, ask, err := s.nextOf(p, deadline)
 	stop()
+	if ask != nil {
+		return one(ask), nil
+	}
 	if errors.Is(err, io.EOF) {
 		s.mu.Lock()
 		delete(s.passes, m.Pass)
@@ -266,8 +292,12 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	}
 	answer := &wire.Message{
 		Type: wire.TypeBatch, Pass: m.Pass, Epoch: b.Epoch, Step: b.Step, Position: b.Position,
-		Slot: int64(b.Slot.ID), Rows: b.Rows, Data: columns(b.Columns),
+		Slot: int64(b.Slot.ID), Rows: b.Rows, Data: columns(b.Columns), Structure: b.Structure,
 		Sum: b.Sum.String(), Real: b.Real,
+	}
+	if b.Mixed != nil {
+		mixed := wire.Mixed(*b.Mixed)
+		answer.Mixed = &mixed
 	}
 	if b.Counts != nil {
 		answer.Type, answer.Sum, answer.Real = wire.TypeBatches, "", 0
@@ -303,6 +333,15 @@ func (s *session) keepAlive(ctx context.Context, req int64, p *loader.Pass, dead
 	}
 }
 
+// points are where the workers of a pass begin.
+func points(all []wire.Point) []crew.Point {
+	out := make([]crew.Point, len(all))
+	for i, p := range all {
+		out[i] = crew.Point(p)
+	}
+	return out
+}
+
 // leasedIDs lists the slots that the client holds.
 func (s *session) leasedIDs(yield func(int) bool) {
 	s.mu.Lock()
@@ -329,11 +368,6 @@ func (s *session) back(id int, drop bool) {
 	case drop:
 		b.Discard()
 	default:
-		if s.arena.Poison {
-			for i := range b.Slot.Mem {
-				b.Slot.Mem[i] = 0xA5
-			}
-		}
 		b.Release()
 	}
 }
@@ -397,13 +431,16 @@ func (s *session) ask(m *wire.Message) ([]deliver.Envelope, error) {
 	if m.Ask == nil {
 		return nil, errs.New(errs.Incompatible, "message %q has no question", m.Type)
 	}
-	q := loader.Question{What: m.Ask.What, Epoch: m.Ask.Epoch, From: m.Ask.From, To: m.Ask.To, Receipts: m.Ask.Receipts}
+	q := stream.Question{What: m.Ask.What, Epoch: m.Ask.Epoch, From: m.Ask.From, To: m.Ask.To, Receipts: m.Ask.Receipts}
+	var b json.RawMessage
 	if q.What == "changed" {
-		if q.Before, err = s.loader(m.Ask.Loader); err != nil {
-			return nil, err
+		var before *loader.Loader
+		if before, err = s.loader(m.Ask.Loader); err == nil {
+			b, err = l.Changed(before, q.From)
 		}
+	} else {
+		b, err = l.Answer(q)
 	}
-	b, err := l.Answer(q)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// A batch has a fixed cost besides its samples (waking the planner, a lane and the
+// A batch has a fixed cost besides its samples (waking the prefetcher, a lane and the
 // consumer, a message, the round trip of a slot) of some tens of microseconds.
 // Filling a batch of 16 windows of tokens takes no longer. So if the consumer
 // accepts bundles, steps of small batches of ready-made arrays are made together,
@@ -53,7 +53,7 @@ func (p *Pass) Bundle(most int) {
 // bundled reports whether making a batch only copies numbers: all fields are arrays
 // of one shape that are stored as such.
 func (l *Loader) bundled() bool {
-	if l.spec.Batch.Pack > 0 || l.spec.Batch.ByLength() || l.loose() {
+	if l.spec.Batch.Pack > 0 || l.spec.Batch.ByLength() || l.loose() || l.mix != nil {
 		return false
 	}
 	for _, part := range l.data.Parts {

@@ -144,8 +144,8 @@ func TestACacheKeepsToItsMemory(t *testing.T) {
 	if c.Bytes > 2000 || c.Samples == 0 || !c.Full {
 		t.Errorf("%+v", c)
 	}
-	// Two epochs, and what is read ahead of the third.
-	if least, most := 80-c.Samples, 80-c.Samples+5*4; reads.Load() < least || reads.Load() > most {
+	// Two epochs, and what is read ahead of the third, or of the second in vain.
+	if least, most := 80-c.Samples, 80-c.Samples+2*5*4; reads.Load() < least || reads.Load() > most {
 		t.Errorf("%d reads, not %d to %d", reads.Load(), least, most)
 	}
 }

@@ -92,6 +92,7 @@ func BenchmarkStatsCost(b *testing.B) {
 				if l.stats = stats.Off(); on {
 					l.stats = counting
 				}
+				l.filler.Stats = l.stats
 				ground.quiet = !on
 				ground.mu.Unlock()
 				begin := cpu()

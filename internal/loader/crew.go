@@ -1,25 +1,16 @@
 package loader
 
 import (
+	"errors"
+	"slices"
 	"time"
 
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/crew"
+	"github.com/stoker-data/stoker/internal/fill"
+	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 )
-
-// crew fills the rows of a loader's batches. It receives whole batches, in the
-// order of the plan, and works on their tasks as suits it: one sample at a time, or
-// many. What is delivered does not depend on which crew a loader has.
-//
-// A task has the sample (req.Sample), the key of its randomness, and its row
-// (batch, row). Every task of a batch comes back exactly once, through
-// Loader.finish: filled, or with the reason why not, or untouched if batch.gone is
-// set. finish may give a failed task another sample and send it again.
-type crew interface {
-	// begin takes the tasks of a batch whose sample is not negative. It may wait
-	// for read-ahead memory, and returns how long it did. No lock is held. When it
-	// returns, ob may already be reused for another batch.
-	begin(ob *openBatch) (waited time.Duration)
-}
 
 // lanes are the crew that decodes: readers fetch the bytes of a sample, and a lane
 // takes the sample when they have arrived. Bytes that are in memory already are
@@ -28,27 +19,140 @@ type lanes struct{ l *Loader }
 
 // readers are the crew for small samples that need no decoding: the goroutine that
 // reads them also fills them in. See direct.go.
-type readers struct{ l *Loader }
+type readers struct{ lanes }
 
-// choose selects the crew.
+// choose selects one of the loader's own crews.
 func (l *Loader) choose(small bool) {
 	l.small = small
 	l.crew = lanes{l}
 	if small {
-		l.crew = readers{l}
+		l.crew = readers{lanes{l}}
 	}
 }
 
-func (c lanes) begin(ob *openBatch) (waited time.Duration) {
-	l := c.l
+// hire makes a crew of Python workers. What batches have is not known yet, unless the
+// user's code makes whole batches, of which the engine sees nothing but bytes.
+func (l *Loader) hire(opt crew.Options) {
+	l.stats.WithPython()
+	opt.Workers = max(opt.Workers, 1)
+	if opt.Iterates {
+		opt.Whole, opt.Turns = true, true
+	}
+	opt.Board, opt.Stage, opt.Engine = l.shared.Board, l.stats.Python, l.stats.Batch
+	l.patient = true
+	l.feed(&opt)
+	if l.data.Native() {
+		l.fields, l.prefetch = nil, 1 // until the first sample has told what the workers make
+		l.layout = batch.NewLayout(nil, l.layout.Rows)
+		l.slotBytes = l.layout.Bytes()
+	}
+	l.lanes = opt.Workers
+	if opt.Whole {
+		l.fields = []batch.Field{{Name: fill.ColumnName(0), DType: mem.Object, Placed: true}}
+		l.layout = batch.NewLayout(l.fields, l.layout.Rows)
+		l.slotBytes = l.layout.Bytes()
+		l.setPrefetch(l.slots.limit)
+	}
+	if opt.Iterates {
+		l.iterates = opt.Workers
+	}
+	l.workers = crew.New(desk{l}, l.id, opt)
+	l.crew = l.workers
+}
+
+// desk is where a crew that is not the loader's own returns tasks.
+type desk struct{ l *Loader }
+
+func (d desk) Finish(t *fill.Task, err error, now int64) { d.l.finish(t, err, now, false) }
+
+func (d desk) Filled(tasks []*fill.Task, now int64) { d.l.filled(tasks, now) }
+
+// Shape sets the columns of batches: a crew has found out what samples have.
+func (d desk) Shape(fields []batch.Field, structure []byte) error {
+	l, s := d.l, d.l.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	layout := batch.NewLayout(fields, l.layout.Rows)
+	if err := l.fits(layout.Bytes(), l.slots.limit); err != nil {
+		return err
+	}
+	l.fields, l.layout, l.structure, l.slotBytes = fields, layout, structure, layout.Bytes()
+	l.spare = nil // they have the old columns
+	l.setPrefetch(l.slots.limit)
+	l.slots.drain()
+	for _, p := range l.passes {
+		p.giveUp(0)
+	}
+	s.changed.Broadcast()
+	return nil
+}
+
+// Grow gives a batch a larger slot.
+func (d desk) Grow(b *fill.Batch, bytes int64) error {
+	l, s := d.l, d.l.shared
+	ob := b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
+	slot, err := l.slots.replace(b.Slot, b.Layout.Bytes(), bytes+bytes/8)
+	if err == nil {
+		b.Slot = slot
+		return nil
+	}
+	if !errors.Is(err, errLater) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(ob.pass.open, ob); i >= 0 {
+		ob.pass.giveUp(i)
+		s.changed.Broadcast()
+	}
+	return nil
+}
+
+// Moment is where a batch is in the stream.
+func (d desk) Moment(b *fill.Batch) crew.Moment {
+	ob := b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
+	p := ob.pass
+	at := crew.Moment{Pass: p.number, Epoch: p.epoch, Step: p.from + ob.step}
+	if p.list.Items != nil {
+		at.Item = p.list.ItemOf
+	}
+	if p.turns != nil {
+		at.Step = ob.turn()
+	}
+	return at
+}
+
+// structure says what the columns of samples are that only the user's code knows. If the
+// crew has written the batch as a whole, it is what its worker said of it.
+func (ob *openBatch) structure() []byte {
+	if ob.Placed.Bytes > 0 {
+		return ob.Placed.Told
+	}
+	return ob.pass.l.structure
+}
+
+// hands is the crew that may have mapped the loader's slots.
+func (l *Loader) hands() fill.Crew {
+	if l.feeds != nil {
+		return l.feeds.to.crew
+	}
+	return l.crew
+}
+
+// batchOf is the open batch of a task.
+func batchOf(t *fill.Task) *openBatch { return t.Batch.Owner.(*openBatch) } //nolint:forcetypeassert // newBatch sets it
+
+// Begin submits the samples to fetch, or, if they are in memory, to the lanes.
+func (c lanes) Begin(b *fill.Batch) (waited time.Duration) {
+	l, ob := c.l, b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
 	hot, reqs := false, make([]*fetch.Request, 0, ob.rows)
-	for i := range ob.tasks {
-		if t := &ob.tasks[i]; t.sample >= 0 {
-			l.locate(t)
-			if t.unread = l.fetch.Hot(&t.req); t.unread {
+	for i := range ob.Tasks {
+		if t := &ob.Tasks[i]; t.Sample >= 0 {
+			l.filler.Locate(t)
+			if t.Unread = l.fetch.Hot(&t.Req); t.Unread {
 				hot = true
 			} else {
-				reqs = append(reqs, &t.req)
+				reqs = append(reqs, &t.Req)
 			}
 		}
 	}
@@ -59,4 +163,10 @@ func (c lanes) begin(ob *openBatch) (waited time.Duration) {
 		return l.send(reqs, false, ob)
 	}
 	return 0
+}
+
+// Again submits one sample, whatever memory is in use.
+func (c lanes) Again(t *fill.Task) {
+	c.l.filler.Locate(t)
+	c.l.send([]*fetch.Request{&t.Req}, true, batchOf(t))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
@@ -49,7 +50,7 @@ func (l *Loader) direct() bool {
 type bunch struct {
 	l     *Loader
 	batch *openBatch
-	tasks []task
+	tasks []fill.Task
 	spent spent
 }
 
@@ -61,32 +62,32 @@ func (p *pace) add(d time.Duration) { p.ns.Store(p.ns.Load() + (int64(d)-p.ns.Lo
 // rows is the number of reads in a bunch.
 func (p *pace) rows() int { return max(1, int(int64(bunchTime)/max(p.ns.Load(), 1))) }
 
-// begin sends a batch's samples to the readers in bunches; long samples take the
+// Begin sends a batch's samples to the readers in bunches; long samples take the
 // usual way. Every bunch has at least one sample of its own: the batch would not
 // wait for a bunch without any, which could then run when the batch is reused. It
 // returns how long it waited.
-func (c readers) begin(ob *openBatch) (waited time.Duration) {
-	l := c.l
+func (c readers) Begin(b *fill.Batch) (waited time.Duration) {
+	l, ob := c.l, b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
 	most := l.pace.rows()
 	ob.bunches = ob.bunches[:0]
 	var long []*fetch.Request
 	begin, own, bytes := 0, 0, int64(0)
 	send := func(end int) {
 		if own > 0 {
-			ob.bunches = append(ob.bunches, bunch{l: l, batch: ob, tasks: ob.tasks[begin:end]})
+			ob.bunches = append(ob.bunches, bunch{l: l, batch: ob, tasks: ob.Tasks[begin:end]})
 		}
 		begin, own, bytes = end, 0, 0
 	}
-	for i := range ob.tasks {
-		t := &ob.tasks[i]
-		if t.apart = t.sample < 0; t.apart {
+	for i := range ob.Tasks {
+		t := &ob.Tasks[i]
+		if t.Apart = t.Sample < 0; t.Apart {
 			continue
 		}
-		l.locate(t)
-		n := t.req.Bytes()
+		l.filler.Locate(t)
+		n := t.Req.Bytes()
 		if n > directBytes {
-			t.apart = true
-			long = append(long, &t.req)
+			t.Apart = true
+			long = append(long, &t.Req)
 			continue
 		}
 		if bytes+n > bunchBytes || i-begin >= most {
@@ -94,7 +95,7 @@ func (c readers) begin(ob *openBatch) (waited time.Duration) {
 		}
 		own, bytes = own+1, bytes+n
 	}
-	send(len(ob.tasks))
+	send(len(ob.Tasks))
 	for i := range ob.bunches {
 		l.fetch.Do(&ob.bunches[i])
 	}
@@ -104,45 +105,45 @@ func (c readers) begin(ob *openBatch) (waited time.Duration) {
 	return 0
 }
 
-// hand is the state with which a reader fills rows.
-type hand struct {
+// rowState is the state with which a reader fills rows.
+type rowState struct {
 	lane   transform.Lane // for all but pictures
-	fill   filler
-	failed []*task
+	fill   fill.State
+	failed []*fill.Task
 }
 
 // Run reads and fills the tasks of a bunch, and sends those that fail the usual
 // way. As soon as finishBunch has counted the batch's last task, the batch, and r
 // with it, may be reused.
-func (r *bunch) Run(h *fetch.Hand) {
+func (r *bunch) Run(rc *fetch.ReadContext) {
 	l, ob := r.l, r.batch
-	own := l.hands.Get().(*hand)
-	defer l.hands.Put(own)
-	own.fill.lane, own.failed = &own.lane, own.failed[:0]
+	own := l.rowStates.Get().(*rowState)
+	defer l.rowStates.Put(own)
+	own.fill.Lane, own.failed = &own.lane, own.failed[:0]
 	var thread stats.Thread
 	begin := stats.Monotonic()
 	onThread := l.stats.Decode != nil && l.filling.due(begin)
 	if onThread {
 		thread = stats.OnThread()
 	}
-	count, bytes := r.read(h)
+	count, bytes := r.read(rc)
 	read := stats.Monotonic()
 	if onThread {
 		l.stats.Read.CPU(thread.Lap(), int64(count))
 	}
 	for i := range r.tasks {
 		t := &r.tasks[i]
-		if t.apart || ob.gone.Load() {
+		if t.Apart || ob.Gone.Load() {
 			continue
 		}
-		h.Next(wire.StageDecode, t.req.Sample)
-		if err := l.fill(&own.fill, t); err != nil {
+		rc.Next(wire.StageDecode, t.Req.Sample)
+		if err := l.filler.Fill(&own.fill, t); err != nil {
 			own.failed = append(own.failed, t)
 			continue
 		}
 		l.stamp(t)
 	}
-	h.At(0, 0)
+	rc.At(0, 0)
 	if onThread {
 		l.stats.Decode.CPU(thread.Used(), int64(count))
 	}
@@ -160,25 +161,25 @@ func (r *bunch) Run(h *fetch.Hand) {
 // read reads what the tasks need: first everything, to be checked together. If that
 // finds a file that was changed, it reads each by itself, to find out whose file it
 // is.
-func (r *bunch) read(h *fetch.Hand) (count int, bytes int64) {
-	h.Together()
-	count, bytes = r.readEach(h)
-	if !h.Checked() {
-		h.Reset()
-		count, bytes = r.readEach(h)
+func (r *bunch) read(rc *fetch.ReadContext) (count int, bytes int64) {
+	rc.Together()
+	count, bytes = r.readEach(rc)
+	if !rc.Checked() {
+		rc.Reset()
+		count, bytes = r.readEach(rc)
 	}
 	return count, bytes
 }
 
-func (r *bunch) readEach(h *fetch.Hand) (count int, bytes int64) {
+func (r *bunch) readEach(rc *fetch.ReadContext) (count int, bytes int64) {
 	for i := range r.tasks {
 		t := &r.tasks[i]
-		if t.apart || r.batch.gone.Load() {
+		if t.Apart || r.batch.Gone.Load() {
 			continue
 		}
-		h.At(wire.StageRead, t.req.Sample)
-		raw, err := h.Read(r.batch.pass.ctx, t.req.Extents)
-		t.req.Raw, t.req.Err = append(t.req.Raw[:0], raw...), err
+		rc.At(wire.StageRead, t.Req.Sample)
+		raw, err := rc.Read(r.batch.pass.ctx, t.Req.Extents)
+		t.Req.Raw, t.Req.Err = append(t.Req.Raw[:0], raw...), err
 		for _, p := range raw {
 			bytes += int64(len(p))
 		}
@@ -190,13 +191,13 @@ func (r *bunch) readEach(h *fetch.Hand) (count int, bytes int64) {
 // finishBunch counts the tasks of a bunch, and sends the failed ones again. In a
 // batch that was given up some tasks were not done; otherwise all were, and those
 // that did not fail were stamped. now is the current stats.Monotonic.
-func (l *Loader) finishBunch(ob *openBatch, tasks []task, failed []*task, now int64) {
+func (l *Loader) finishBunch(ob *openBatch, tasks []fill.Task, failed []*fill.Task, now int64) {
 	s := l.shared
 	s.mu.Lock()
-	gone := ob.gone.Load()
+	gone := ob.Gone.Load()
 	l.moved = now
 	for i := range tasks {
-		if !tasks[i].apart {
+		if !tasks[i].Apart {
 			ob.left--
 		}
 	}
@@ -210,7 +211,7 @@ func (l *Loader) finishBunch(ob *openBatch, tasks []task, failed []*task, now in
 			return
 		}
 		for _, t := range failed {
-			l.send([]*fetch.Request{&t.req}, true, ob)
+			l.send([]*fetch.Request{&t.Req}, true, ob)
 		}
 		return
 	}

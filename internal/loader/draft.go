@@ -1,17 +1,18 @@
 package loader
 
 import (
+	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
 // draft is the content of one step of one rank, or of several that are made
 // together: the runs of its batch, in the order of rows. A run is a whole sample,
-// except in packed rows.
+// except in rows of runs.
 type draft struct {
 	step   int64
 	steps  int
-	pieces []order.Piece // nil: not made yet; Sample is -1 for the unused end of a packed row
+	pieces []order.Piece // nil: not made yet; Sample is -1 for the unused end of a row of runs
 	rows   int
 }
 
@@ -22,7 +23,7 @@ func (p *Pass) prepare(step int64, most int) {
 	d := &p.draft
 	d.step, d.steps, d.pieces = step, 0, d.pieces[:0]
 	for d.steps < most && step < p.slice.Steps() && p.slice.Rows(step) == p.slice.Rows(d.step) {
-		d.pieces = p.l.draw(p.order, p.slice, step, d.pieces)
+		d.pieces = p.l.Draw(p.order, p.slice, step, d.pieces)
 		d.steps++
 		step++
 	}
@@ -57,38 +58,45 @@ func (l *Loader) reserve(rows int) error {
 	return nil
 }
 
-// newBatch returns the open batch of the draft with its tasks filled in.
-func (l *Loader) newBatch(p *Pass, slot *batch.Slot) *openBatch {
+// emptyBatch returns an open batch of so many rows, whose tasks are not filled in.
+func (l *Loader) emptyBatch(p *Pass, slot *batch.Slot, rows int) *openBatch {
 	var ob *openBatch
 	if n := len(l.spare); n > 0 {
 		ob, l.spare = l.spare[n-1], l.spare[:n-1]
 	} else {
-		ob = &openBatch{loose: make([]batch.Loose, len(l.fields))}
+		ob = &openBatch{Batch: fill.Batch{Loose: make([]batch.Loose, len(l.fields))}}
 	}
-	rows := p.draft.rows
-	if cap(ob.tasks) < rows {
-		ob.tasks, ob.good = make([]task, rows), make([]bool, rows)
+	if cap(ob.Tasks) < rows {
+		ob.Tasks, ob.good = make([]fill.Task, rows), make([]bool, rows)
 	}
 	*ob = openBatch{
-		pass: p, step: p.draft.step, steps: p.draft.steps, rows: rows, slot: slot, layout: l.layout, begun: p.planning.from,
-		tasks: ob.tasks[:rows], good: ob.good[:rows], loose: ob.loose, ready: ob.ready[:0], bunches: ob.bunches[:0], counts: ob.counts[:0],
+		Batch: fill.Batch{Layout: l.layout, Slot: slot, Tasks: ob.Tasks[:rows], Loose: ob.Loose, Ctx: p.ctx, Owner: ob},
+		pass:  p, rows: rows,
+		good: ob.good[:rows], ready: ob.ready[:0], bunches: ob.bunches[:0], counts: ob.counts[:0],
 	}
-	for i := range ob.loose {
+	for i := range ob.Loose {
 		if l.fields[i].Loose {
-			ob.loose[i].Reset(rows)
+			ob.Loose[i].Reset(rows)
 		}
 	}
+	return ob
+}
+
+// newBatch returns the open batch of the draft with its tasks filled in.
+func (l *Loader) newBatch(p *Pass, slot *batch.Slot) *openBatch {
+	ob := l.emptyBatch(p, slot, p.draft.rows)
+	ob.step, ob.steps, ob.begun = p.draft.step, p.draft.steps, p.planning.from
 	var at int64
 	for i, piece := range p.draft.pieces {
-		t := &ob.tasks[i]
-		t.batch, t.row, t.attempt = ob, i, 0
-		t.place, t.sample, t.from, t.length, t.at = piece.Place, piece.Sample, piece.From, piece.Len, at
-		t.req.Owner = t
-		t.req.Sample = piece.Sample
+		t := &ob.Tasks[i]
+		t.Batch, t.Row, t.Attempt = &ob.Batch, i, 0
+		t.Place, t.Sample, t.From, t.Length, t.At = piece.Place, piece.Sample, piece.From, piece.Len, at
+		t.Req.Owner = t
+		t.Req.Sample = piece.Sample
 		at += piece.Len
 		ob.good[i] = piece.Sample < 0
 		if piece.Sample >= 0 {
-			t.key = p.order.Key(piece.Place)
+			t.Key = p.order.Key(piece.Place)
 			ob.left++
 		}
 	}

@@ -157,7 +157,7 @@ func TestFormatsThatCanNotBe(t *testing.T) {
 		"dataset.extensions is of":                                       {Path: all["lmdb"].Path, Extensions: []string{"x"}},
 		"dataset.samples is of synthetic":                                {Path: all["lmdb"].Path, Samples: 3},
 		"a mds dataset has one root":                                     {Path: Paths{npyDir, npyDir}, Format: "mds"},
-		"it is not said what a sample is":                                {Path: all["tokens windows"].Path},
+		"the options do not say what a sample is":                        {Path: all["tokens windows"].Path},
 		fmt.Sprintf("%s/x.npy is npy, and %s/x.tar is tar", both, both):  {Path: Paths{both + "/x.npy", both + "/x.tar"}},
 	} {
 		_, err := Open(context.Background(), ground(t), Spec{Dataset: d}, Options{})

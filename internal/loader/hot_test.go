@@ -11,7 +11,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// moody is a source whose bytes are at hand as the mood says, by the number of the
+// moody is a source whose bytes are in memory as the mood says, by the number of the
 // read.
 type moody struct {
 	source.Source
@@ -32,7 +32,7 @@ func (m moody) ReadHot(ctx context.Context, obj source.Info, p []byte, off int64
 }
 
 // Samples that lanes read themselves come out as those that readers bring, whatever
-// is at hand and when, and bad ones are told in the same way.
+// is in memory and when, and bad ones are told in the same way.
 func TestSamplesThatLanesRead(t *testing.T) {
 	s := ground(t)
 	root := pictures(t, 700)

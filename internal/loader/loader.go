@@ -2,12 +2,11 @@
 // batches come out, in order, with back-pressure from the consumer to the disk.
 //
 //	order -> fetch -> lanes: parse, decode, transform -> batch -> consumer
-//	  plan     readers           (Shared)                 Next
+//	  prefetch readers           (Shared)                 Next
 //
 // It knows no format: Options.Formats has them all. It knows no transport: it
 // returns a Batch, and the sender of the batch describes its columns in messages of
 // its own.
-// its columns are in messages of his own.
 package loader
 
 import (
@@ -15,22 +14,23 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/crew"
 	"github.com/stoker-data/stoker/internal/dataset"
+	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
-	"github.com/stoker-data/stoker/internal/stage/transform"
+	"github.com/stoker-data/stoker/internal/stream"
 )
 
 const (
@@ -44,33 +44,42 @@ const (
 // Loader is an open stream of batches over one dataset. Passes walk through its
 // epochs. Safe for concurrent use.
 type Loader struct {
-	Stream
+	*stream.Stream
 	shared *Shared
+	data   *dataset.Collection // of the Stream
+	spec   spec.Spec           // likewise, with all defaults filled in
 	id     int64
+	first  int64 // id of its first sample, in what others are told
 
-	fields    []batch.Field // as users see them
-	layout    *batch.Layout // of the largest batch so far; guarded by Shared.mu
-	slotBytes int64
-	fetch     *fetch.Fetcher
-	budget    *mem.Budget
-	slots     slots
-	most      int64 // bytes, the initial slots.limit
-	lanes     int
-	prefetch  int
-	cache     *cache        // nil without a cache
-	cuts      []cuts        // of each part; nil without a cache
-	deadly    map[int64]int // sample -> how often the engine died working on it
-	stats     *stats.Stream
-	closing   seldom // chooses closings whose CPU is measured
-	sending   seldom
-	planning  seldom
-	filling   seldom // the same for bunches
-	costs     map[*transform.Program]*costs
-	crew      crew // fills rows
-	small     bool // the crew is readers
-	pace      pace
-	hands     sync.Pool // *hand
-	samples   atomic.Int64
+	fields     []batch.Field // as users see them
+	layout     *batch.Layout // of the largest batch so far; guarded by Shared.mu
+	slotBytes  int64
+	filler     *fill.Filler
+	fetch      *fetch.Fetcher
+	budget     *mem.Budget
+	slots      slots
+	most       int64 // bytes, the initial slots.limit
+	lanes      int
+	prefetch   int
+	stats      *stats.Stream
+	completing seldom // chooses completions whose CPU is measured
+	sending    seldom
+	planning   seldom
+	filling    seldom     // the same for bunches
+	crew       fill.Crew  // fills rows
+	workers    *crew.Crew // the same, if Python workers do it
+	inner      []*feed    // make samples for them; without any, their code makes all of it
+	feeds      *feed      // that this loader is the inner one of
+	small      bool       // the crew is readers
+	begun      int64      // passes; guarded by Shared.mu
+	structure  []byte     // what the columns of samples are that only the user's code knows; guarded by Shared.mu
+	patient    bool       // no sample is made before its pass is asked for
+	iterates   int        // workers that iterate the dataset; 0: they do not
+	pace       pace
+	rowStates  sync.Pool    // *rowState
+	mix        *dataset.Mix // nil without a batch transform
+	mixers     sync.Pool    // *mixer
+	samples    atomic.Int64
 
 	// Guarded by Shared.mu.
 	passes   []*Pass
@@ -85,7 +94,7 @@ type Loader struct {
 	closed   bool
 }
 
-// Options are what an Open needs besides the Spec.
+// Options are what Open needs in addition to the Spec.
 type Options struct {
 	Formats  []dataset.Format                     // nil: dataset.Formats()
 	Sources  []source.Scheme                      // nil: dataset.Sources()
@@ -95,9 +104,19 @@ type Options struct {
 	// Deadly returns the samples of a dataset that the engine was working on when
 	// it died, and how often; may be nil.
 	Deadly func(digest string) map[int64]int
-	// Stored says that only stored samples are read and no batch is made: it is
-	// then no error if no field is left to deliver.
+	// Stored means that only stored samples are read and no batch is made, so that all
+	// fields may be left out.
 	Stored bool
+	// Crew returns the crew that fills the rows; nil: lanes, or readers if samples are
+	// small.
+	Crew func(fill.Desk) fill.Crew
+	// Workers, if set, makes a crew of Python workers: samples are what the user's code
+	// returns, and none is made before its pass is asked for.
+	Workers *crew.Options
+	// Begins are datasets of a mixture whose samples the engine makes for the Workers.
+	Begins []Begin
+	// IDs means that batches have ids and nothing else: whoever gets them has the samples.
+	IDs bool
 	// ReadAhead bounds the bytes that are read but not yet decoded; 0 is 32 MiB. A
 	// sample longer than this is still read, alone.
 	ReadAhead int64
@@ -105,20 +124,19 @@ type Options struct {
 
 // Open opens a loader. Its errors name every problem of the Spec at once.
 func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Loader, error) {
-	data, err := dataset.Open(ctx, spec, dataset.Options{Formats: opt.Formats, Sources: opt.Sources, Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored})
+	data, err := dataset.Open(ctx, spec, dataset.Options{Formats: opt.Formats, Sources: opt.Sources, Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored, Crew: opt.Workers != nil || opt.IDs})
 	if err != nil {
 		return nil, err
 	}
 	l := &Loader{shared: shared, moved: stats.Monotonic(), fields: data.Layout()}
-	l.data, l.spec = data, data.Spec()
-	if opt.Deadly != nil && data.Stored() {
-		l.deadly = opt.Deadly(data.Digest())
+	l.data, l.spec, l.mix = data, data.Spec(), data.Mix()
+	if l.mixes() && l.mix.Soft.Name != "" {
+		l.fields = append(slices.Clone(l.fields), l.mix.Soft)
 	}
 	l.layout = batch.NewLayout(l.fields, max(l.spec.Batch.Size, 1))
 	l.slotBytes = l.layout.Bytes()
-	err = l.newCache()
-	if err == nil {
-		err = l.newPlan()
+	if l.filler, err = fill.New(data); err == nil {
+		l.Stream, err = stream.New(data)
 	}
 	if err == nil {
 		err = l.size()
@@ -127,7 +145,19 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 		l.data.Close()
 		return nil, err
 	}
-	l.start(opt.ReadAhead)
+	l.filler.Room, l.filler.Length, l.filler.Fits = l, l.Length, func(n int64) error { return l.fits(n, l.most) }
+	if opt.Deadly != nil && data.Stored() {
+		l.filler.Deadly = opt.Deadly(data.Digest())
+	}
+	for _, b := range opt.Begins {
+		f, err := l.openBegin(ctx, b, opt)
+		if err != nil {
+			l.closeData()
+			return nil, err
+		}
+		l.inner = append(l.inner, f)
+	}
+	l.start(opt)
 	return l, nil
 }
 
@@ -188,153 +218,56 @@ func (l *Loader) setPrefetch(limit int64) {
 }
 
 // start makes the loader known to the lanes.
-func (l *Loader) start(readAhead int64) {
+func (l *Loader) start(opt Options) {
 	s := l.shared
 	l.lanes = l.spec.Workers
-	l.choose(l.direct())
-	l.hands.New = func() any { return new(hand) }
+	if l.choose(opt.Crew == nil && l.direct()); opt.Crew != nil {
+		l.crew = opt.Crew(desk{l})
+	}
+	l.rowStates.New = func() any { return new(rowState) }
 	s.mu.Lock()
 	s.lastID++
 	l.id = s.lastID
-	l.measure()
+	l.filler.ID, l.filler.Stats = l.id, stats.Off()
+	if !s.quiet {
+		l.filler.Measure(func(transforms []string) *stats.Stream { return s.Page.Stream(l.id, l.lanes, transforms) })
+	}
+	l.stats = l.filler.Stats
+	if opt.Workers != nil {
+		l.hire(*opt.Workers)
+	}
+	if opt.IDs {
+		l.patient, l.crew = true, numbers{l}
+	}
 	s.loaders = append(s.loaders, l)
+	for _, f := range l.inner {
+		f.l.id, f.l.stats = l.id, l.stats
+		f.l.filler.ID, f.l.filler.Stats = l.id, l.stats
+		s.loaders = append(s.loaders, f.l)
+	}
 	s.mu.Unlock()
-	s.grow(l.lanes)
-	l.budget = mem.NewBudget(cmp.Or(readAhead, readAheadBytes))
+	if l.workers == nil && !opt.IDs {
+		s.grow(l.lanes)
+	}
+	for _, f := range l.inner {
+		s.grow(f.l.lanes)
+		f.l.openFetch(opt)
+		go f.run()
+	}
+	l.openFetch(opt)
+}
+
+// openFetch makes what reads for the loader's lanes.
+func (l *Loader) openFetch(opt Options) {
+	s := l.shared
+	l.budget = mem.NewBudget(cmp.Or(opt.ReadAhead, readAheadBytes))
 	n := atOnce
-	if !l.data.Stored() {
+	if !l.data.Stored() || l.workers != nil {
 		n = 0
 	}
-	l.fetch = fetch.New(l.data.Source(), l.data, func(r *fetch.Request) { s.fetched(r.Owner.(*task)) }, fetch.Options{
-		Readers: n, Budget: l.budget, Pool: s.Pool, Board: s.Board, Page: s.Page, Stage: l.stats.Read, Loader: uint32(l.id),
+	l.fetch = fetch.New(l.data.Source(), l.data, func(r *fetch.Request) { s.fetched(r.Owner.(*fill.Task)) }, fetch.Options{
+		Readers: n, Budget: l.budget, Pool: s.Pool, Board: s.Board, Page: s.Page, Stage: l.stats.Read, Loader: uint32(l.id), First: l.first,
 	})
-}
-
-// Pass begins a walk through an epoch at a position (the items of the epoch that
-// all ranks were given before). Its first step has the number step.
-func (l *Loader) Pass(epoch, position, step int64) (*Pass, error) {
-	if epoch < 0 || position < 0 {
-		return nil, errs.New(errs.State, "epoch %d, position %d: neither can be negative", epoch, position)
-	}
-	l.shared.mu.Lock()
-	if p := l.ahead; p != nil && !p.cancelled && p.failed == nil && p.epoch == epoch && position == 0 && step == 0 {
-		defer l.shared.mu.Unlock()
-		l.ahead = nil
-		return l.begin(p)
-	}
-	l.shared.mu.Unlock()
-	e := l.Epoch(epoch)
-	if position > e.Len() {
-		return nil, errs.New(errs.State, "epoch %d, position %d: the epoch has %d places", epoch, position, e.Len())
-	}
-	l.shared.mu.Lock()
-	defer l.shared.mu.Unlock()
-	return l.begin(l.newPass(epoch, step, e, l.slice(e, position)))
-}
-
-// PassOver begins a walk over a List, which a user's sampler gave. All of it
-// belongs to this rank.
-func (l *Loader) PassOver(list order.List, epoch, step int64) (*Pass, error) {
-	if err := l.checkList(list, epoch); err != nil {
-		return nil, err
-	}
-	e := list.Epoch(l.spec.Order.Seed, epoch)
-	slice := l.slice(e, list.Item)
-	slice.World, slice.Rank = 1, 0
-	l.shared.mu.Lock()
-	defer l.shared.mu.Unlock()
-	p := l.newPass(epoch, step, e, slice)
-	p.alone = true
-	return l.begin(p)
-}
-
-// checkList rejects lists that no pass can walk.
-func (l *Loader) checkList(list order.List, epoch int64) error {
-	most := int64(math.MaxInt64 - len(list.IDs))
-	if epoch < 0 || list.Place < 0 || list.Place > most || list.Item < 0 || list.Item > most || list.Cuts == nil && list.Place != list.Item {
-		return errs.New(errs.State, "epoch %d, place %d, item %d: a list cannot begin there", epoch, list.Place, list.Item)
-	}
-	for i, id := range list.IDs {
-		if id < 0 || id >= l.data.Len() {
-			return errs.New(errs.Config, "the sampler gave sample %d at place %d, but there are %d samples", id, list.Place+int64(i), l.data.Len()).
-				Try("a sampler gives numbers from 0 to len(dataset) - 1")
-		}
-	}
-	left := int64(len(list.IDs))
-	for i, n := range list.Cuts {
-		if n < 1 || n > left {
-			return errs.New(errs.Config, "the batch sampler announced %d samples for batch %d, but only %d of its %d ids are left", n, list.Item+int64(i), left, len(list.IDs)).
-				Try("every batch of a batch sampler needs at least one sample")
-		}
-		left -= n
-	}
-	if list.Cuts != nil && left > 0 {
-		return errs.New(errs.Config, "the batch sampler gave %d ids, of which %d are in no batch", len(list.IDs), left)
-	}
-	if b := l.spec.Batch; b.ByLength() {
-		return errs.New(errs.Config, "a sampler decides the order, so bucket %d, tokens %d, pack %d cannot change it", b.Bucket, b.Tokens, b.Pack).
-			Try("leave the sampler out, or make batches by length in a batch sampler")
-	}
-	return nil
-}
-
-// begin makes p the pass that the consumer reads. Shared.mu is held.
-func (l *Loader) begin(p *Pass) (*Pass, error) {
-	if l.closed {
-		return nil, errs.New(errs.Config, "the loader is closed")
-	}
-	if l.ahead != nil {
-		l.ahead.cancel()
-		l.ahead = nil
-	}
-	if !p.started {
-		l.startPass(p)
-	}
-	p.ahead, p.resting = false, false
-	l.current = p
-	l.shared.reconsider()
-	l.shared.changed.Broadcast()
-	return p, nil
-}
-
-func (l *Loader) newPass(epoch, step int64, e order.Epoch, slice order.Slice) *Pass {
-	p := &Pass{l: l, epoch: epoch, from: step, order: e, slice: slice}
-	p.ctx, p.stop = context.WithCancel(context.Background())
-	return p
-}
-
-// startPass starts a pass's planner. Shared.mu is held.
-func (l *Loader) startPass(p *Pass) {
-	p.started = true
-	l.passes = append(l.passes, p)
-	go p.plan()
-}
-
-// lookAhead begins the epoch after p's as soon as all batches of p are open.
-// Shared.mu is held, and released while the order of that epoch is made.
-func (l *Loader) lookAhead(p *Pass) {
-	if p != l.current || p.alone || p.looked || l.ahead != nil || l.closed || p.epoch == math.MaxInt64 {
-		return
-	}
-	p.looked = true
-	l.shared.mu.Unlock()
-	e := l.Epoch(p.epoch + 1)
-	l.shared.mu.Lock()
-	if p != l.current || p.cancelled || l.ahead != nil || l.closed {
-		return
-	}
-	l.ahead = l.newPass(p.epoch+1, 0, e, l.slice(e, 0))
-	l.ahead.ahead = true
-	l.startPass(l.ahead)
-}
-
-// drop removes a pass that has ended. Shared.mu is held.
-func (l *Loader) drop(p *Pass) {
-	l.passes = slices.DeleteFunc(l.passes, func(q *Pass) bool { return q == p })
-	l.shared.reconsider()
-	if l.ahead == p {
-		l.ahead = nil
-	}
 }
 
 // Close cancels all passes. Batches that are leased stay valid until released.
@@ -350,12 +283,23 @@ func (l *Loader) Close() {
 		p.cancel()
 	}
 	l.slots.drain()
+	for _, f := range l.inner {
+		f.l.closed = true
+		f.l.slots.drain()
+		s.changed.Broadcast()
+	}
 	s.mu.Unlock()
+	if l.workers != nil {
+		l.workers.Close()
+	}
 	l.fetch.Close()
+	for _, f := range l.inner {
+		f.l.fetch.Close()
+	}
 	s.mu.Lock()
-	s.loaders = slices.DeleteFunc(s.loaders, func(o *Loader) bool { return o == l })
+	s.loaders = slices.DeleteFunc(s.loaders, func(o *Loader) bool { return o == l || o.feeds != nil && o.feeds.to == l })
 	s.reconsider()
-	quiet := l.inflight == 0
+	quiet := l.quiet()
 	s.mu.Unlock()
 	if quiet {
 		l.closeData()
@@ -367,22 +311,36 @@ func (l *Loader) Close() {
 func (l *Loader) closeWhenQuiet() {
 	s := l.shared
 	s.mu.Lock()
-	for l.inflight > 0 {
+	for !l.quiet() {
 		s.changed.Wait()
 	}
 	s.mu.Unlock()
 	l.closeData()
 }
 
+// quiet reports whether no sample of the loader is in work. Shared.mu is held.
+func (l *Loader) quiet() bool {
+	return l.inflight == 0 && !slices.ContainsFunc(l.inner, func(f *feed) bool { return f.l.inflight > 0 })
+}
+
 // closeData closes the storage that samples are read from; no sample may be in
 // work.
 func (l *Loader) closeData() {
 	l.data.Close()
-	if l.cache != nil {
-		l.cache.close()
+	l.filler.Close()
+	for _, f := range l.inner {
+		if f.own {
+			f.l.data.Close()
+			f.l.filler.Close()
+		}
 	}
-	l.stats.Close()
+	if l.stats != nil { // nil: it was not started
+		l.stats.Close()
+	}
 }
+
+// Workers is the crew of Python workers; nil if the engine makes the samples.
+func (l *Loader) Workers() *crew.Crew { return l.workers }
 
 // ID is the loader's number in this process.
 func (l *Loader) ID() int64 { return l.id }
@@ -391,7 +349,7 @@ func (l *Loader) ID() int64 { return l.id }
 func (l *Loader) Dataset() format.Stored { return l.data.Dataset() }
 
 // Notes are notices that the user should see once.
-func (l *Loader) Notes() []string { return append(l.data.Notes(), l.cacheNotes()...) }
+func (l *Loader) Notes() []string { return append(l.data.Notes(), l.filler.Notes()...) }
 
 // Table returns columns of the dataset; see dataset.Collection.
 func (l *Loader) Table(names []string) (map[string]any, error) {
@@ -403,33 +361,50 @@ func (l *Loader) Table(names []string) (map[string]any, error) {
 }
 
 // Explain is Stream.Explain for a loader that is open.
-func (l *Loader) Explain(epoch, position int64) (*Explanation, error) {
+func (l *Loader) Explain(epoch, position int64) (*stream.Explanation, error) {
 	if !l.hold() {
 		return nil, errs.New(errs.Config, "the loader is closed")
 	}
 	defer l.letGo()
-	return l.Stream.Explain(epoch, position)
+	found, err := l.Stream.Explain(epoch, position)
+	if err == nil {
+		l.explainBegun(found)
+	}
+	return found, err
 }
 
 // Answer returns Ask's answer as JSON, for a loader that is open.
-func (l *Loader) Answer(q Question) (json.RawMessage, error) {
+func (l *Loader) Answer(q stream.Question) (json.RawMessage, error) {
 	if !l.hold() {
 		return nil, errs.New(errs.Config, "the loader is closed")
 	}
 	defer l.letGo()
-	if q.What == "changed" {
-		return l.changed(q.Before, q.From)
-	}
 	found, err := l.Ask(q)
 	if err != nil {
 		return nil, err
 	}
+	if x, ok := found.(*stream.Explanation); ok {
+		l.explainBegun(x)
+	}
 	return json.Marshal(found)
 }
 
-// changed says how dataset number part differs from the one that another loader,
-// opened before, is over.
-func (l *Loader) changed(before *Loader, part int64) (json.RawMessage, error) {
+// Profile is fill.Filler.Profile of the first epoch, for a loader that is open.
+func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (fill.Profile, error) {
+	if !l.hold() {
+		return fill.Profile{}, errs.New(errs.Config, "the loader is closed")
+	}
+	defer l.letGo()
+	return l.filler.Profile(ctx, l.Epoch(0), n, most)
+}
+
+// Changed says how dataset number part differs from the one that another loader,
+// opened before, is over. Both must be open.
+func (l *Loader) Changed(before *Loader, part int64) (json.RawMessage, error) {
+	if !l.hold() {
+		return nil, errs.New(errs.Config, "the loader is closed")
+	}
+	defer l.letGo()
 	if !before.hold() {
 		return nil, errs.New(errs.Config, "the loader is closed")
 	}
@@ -476,7 +451,7 @@ func (l *Loader) Stats() stats.Snapshot {
 		}
 	}
 	out.Slots, out.Leased, out.Memory, out.Lanes = l.slots.count, l.slots.leased, l.slots.bytes, l.lanes
-	out.Samples, out.Cache = l.samples.Load(), l.cache.snapshot()
+	out.Samples, out.Cache = l.samples.Load(), l.filler.Cache()
 	out.Loader, out.Open = l.id, !l.closed
 	return out
 }

@@ -5,11 +5,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
-	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -17,7 +16,7 @@ import (
 //
 //   - lanes: the time of every sample; the CPU time of about one sample per cpuTime of work; the time of each transform of about one sample per splitTime of work
 //   - readers of small samples: the time of every bunch; the CPU time of about one bunch per bunchCPU of work
-//   - planning, closing and sending a batch: the time of every batch; the CPU time as seldom as that
+//   - planning, completing and sending a batch: the time of every batch; the CPU time as seldom as that
 //
 // Choosing by work and not by count keeps the cost of measuring independent of the
 // size of samples. Samples of the measurements are scaled up by counts, which are
@@ -56,87 +55,12 @@ func (s *seldom) tookBatch(d time.Duration) {
 	s.took(int64(d), min(cpuTime, mostBatches*int64(d)))
 }
 
-// costs are the counters of the transforms of one program.
-type costs struct{ stages []*stats.Stage }
-
-// measure begins the loader's statistics, and assigns each program's transforms to
-// stages: transforms with the same name count together.
-func (l *Loader) measure() {
-	if l.shared.quiet {
-		l.stats = stats.Off()
-		return
-	}
-	var names []string
-	programs := map[*transform.Program][]string{}
-	for _, part := range l.data.Parts {
-		for _, prog := range slices.Concat(part.Programs, l.cutsOf(part).before, l.cutsOf(part).after) {
-			if prog == nil || prog.Kind() != "image" || len(prog.Names()) == 0 {
-				continue
-			}
-			programs[prog] = prog.Names()
-			for _, name := range prog.Names() {
-				if !slices.Contains(names, name) {
-					names = append(names, name)
-				}
-			}
-		}
-	}
-	l.stats = l.shared.Page.Stream(l.id, l.lanes, names)
-	l.costs = make(map[*transform.Program]*costs, len(programs))
-	for prog, own := range programs {
-		c := &costs{}
-		for _, name := range own {
-			c.stages = append(c.stages, l.stats.Transforms[slices.Index(names, name)])
-		}
-		l.costs[prog] = c
-	}
-}
-
-// filler is the state for filling in samples. It belongs to one goroutine.
-type filler struct {
-	lane   *transform.Lane
-	sample format.Sample
-	tally  tally
-}
-
-// tally is what a lane has counted but not yet added to the statistics of a loader.
-// All lanes share the words there, and adding to them for every sample would cost
-// more the more lanes there are.
-type tally struct {
-	l        *Loader
-	took     [16]int64 // ns, of n samples
-	n        int
-	programs []done
-	jpeg     stats.Ways
-}
-
-type done struct {
-	*costs
-	n int64
-}
-
-// flush adds the tally to the statistics and to the lane's book, and resets it.
-func (y *tally) flush(book *stats.Worker) {
-	if y.n == 0 {
-		return
-	}
-	y.l.stats.Decode.AddEach(y.took[:y.n])
-	for _, p := range y.programs {
-		for _, stage := range p.stages {
-			stage.Count(p.n)
-		}
-	}
-	y.l.stats.Decoded(y.jpeg)
-	book.Done(y.l.id, int64(y.n))
-	y.n, y.programs, y.jpeg = 0, y.programs[:0], stats.Ways{}
-}
-
 // worker is the state of one lane. Only the lane uses it, except for asleep, which
 // Shared.mu guards.
 type worker struct {
-	filler
+	fill.State
 	book   *stats.Worker
-	hand   fetch.Hand
+	read   fetch.ReadContext
 	asleep bool
 	woke   bool // it has woken a goroutine, which may be on the run queue of its thread
 
@@ -145,36 +69,30 @@ type worker struct {
 }
 
 func newWorker(lane *transform.Lane) *worker {
-	return &worker{filler: filler{lane: lane}, cpuIn: 1, splitIn: 1}
+	return &worker{State: fill.State{Lane: lane}, cpuIn: 1, splitIn: 1}
 }
 
 // timed calls fill and measures its time from begin (stats.Monotonic) on. It
 // returns when fill ended.
-func (l *Loader) timed(w *worker, t *task, begin int64) (end int64, err error) {
+func (l *Loader) timed(w *worker, t *fill.Task, begin int64) (end int64, err error) {
 	if l.stats.Decode == nil {
-		err = l.fill(&w.filler, t)
+		err = l.filler.Fill(&w.State, t)
 		return stats.Monotonic(), err
 	}
-	if w.tally.l != l {
-		w.tally.flush(w.book)
-		w.tally.l = l
-	}
-	split, onThread := w.splitIn == 0 && len(l.costs) > 0, w.cpuIn == 0
-	w.lane.Timed(split)
+	w.Count(l.filler, w.book)
+	split, onThread := w.splitIn == 0 && l.filler.Timed(), w.cpuIn == 0
+	w.Lane.Timed(split)
 	var thread stats.Thread
 	if onThread {
 		thread = stats.OnThread()
 	}
-	err = l.fill(&w.filler, t)
+	err = l.filler.Fill(&w.State, t)
 	end = stats.Monotonic()
 	took := end - begin
 	if onThread {
 		l.stats.Decode.CPU(thread.Used(), 1)
 	}
-	w.tally.took[w.tally.n] = took
-	if w.tally.n++; w.tally.n == len(w.tally.took) {
-		w.tally.flush(w.book)
-	}
+	w.Took(took, w.book)
 	w.mean += (took - w.mean) / 8
 	w.cpuIn, w.splitIn = countdown(w.cpuIn, cpuTime/max(w.mean, 1)), countdown(w.splitIn, splitTime/max(w.mean, 1))
 	return end, err
@@ -215,21 +133,21 @@ func countdown(in, every int64) int64 {
 
 // readNow reads a sample whose bytes are in memory and returns true; otherwise it
 // sends the sample to the readers.
-func (l *Loader) readNow(w *worker, work *stats.Work, t *task) bool {
-	if t.unread = false; t.batch.gone.Load() {
+func (l *Loader) readNow(w *worker, work *stats.Work, t *fill.Task) bool {
+	if t.Unread = false; t.Batch.Gone.Load() {
 		return true // nothing will be done with the sample
 	}
 	read := l.stats.Read
-	begin := work.Begin(wire.StageRead, uint32(l.id), t.req.Sample)
+	begin := work.Begin(wire.StageRead, uint32(l.id), l.first+t.Req.Sample)
 	var thread stats.Thread
 	onThread := read != nil && w.cpuIn == 0
 	if onThread {
 		thread = stats.OnThread()
 	}
-	hot := l.fetch.Now(t.batch.pass.ctx, &w.hand, &t.req)
+	hot := l.fetch.Now(batchOf(t).pass.ctx, &w.read, &t.Req)
 	work.End()
-	if hot && read != nil && len(t.req.Extents) > 0 { // a cached sample has none
-		read.Add(time.Duration(stats.Monotonic()-begin), 1, t.req.Bytes())
+	if hot && read != nil && len(t.Req.Extents) > 0 { // a cached sample has none
+		read.Add(time.Duration(stats.Monotonic()-begin), 1, t.Req.Bytes())
 	}
 	if onThread {
 		if used := thread.Used(); hot {
@@ -244,40 +162,8 @@ func (l *Loader) readNow(w *worker, work *stats.Work, t *task) bool {
 	l.shared.mu.Unlock()
 	// A new goroutine, because Submit may wait for read-ahead memory if the whole
 	// batch has to be read after all, and a lane must never wait for that.
-	go l.send([]*fetch.Request{&t.req}, false, t.batch)
+	go l.send([]*fetch.Request{&t.Req}, false, batchOf(t))
 	return false
-}
-
-// counted counts a JPEG by its decoder, and the transforms of a program that was
-// just run.
-func (l *Loader) counted(f *filler, prog *transform.Program) {
-	if way, ok := f.lane.Way(); ok && prog.Kind() == "image" && l.stats.Decode != nil {
-		switch way {
-		case kernel.WayOwn:
-			f.tally.jpeg.Own++
-		case kernel.WayLibjpeg:
-			f.tally.jpeg.Libjpeg++
-		case kernel.WayGo:
-			f.tally.jpeg.Go++
-		}
-	}
-	c := l.costs[prog]
-	if c == nil {
-		return
-	}
-	y := &f.tally
-	i := slices.IndexFunc(y.programs, func(d done) bool { return d.costs == c })
-	if i < 0 {
-		i = len(y.programs)
-		y.programs = append(y.programs, done{costs: c})
-	}
-	y.programs[i].n++
-	var few [8]time.Duration // enough for most programs, on the stack
-	if spent, timed := prog.Divide(f.lane, few[:0]); timed {
-		for k, stage := range c.stages {
-			stage.Timed(spent[k])
-		}
-	}
 }
 
 // cause is why lanes sleep: a state of package stats, and the loader that waits for
@@ -305,6 +191,9 @@ func (s *Shared) why() (found cause) {
 
 // more reports whether a pass has batches that were not begun.
 func (l *Loader) more() bool {
+	if l.feeds != nil {
+		return len(l.feeds.queue) > 0
+	}
 	return slices.ContainsFunc(l.passes, func(p *Pass) bool {
 		return !p.cancelled && p.failed == nil && !p.resting && p.nextStep < p.slice.Steps()
 	})
@@ -318,7 +207,7 @@ func (s *Shared) sleeps(w *worker) {
 		return
 	}
 	w.asleep = true
-	w.tally.flush(w.book)
+	w.Flush(w.book)
 	if s.asleep = append(s.asleep, w); len(s.asleep) == 1 {
 		s.cause = s.why()
 	}
@@ -412,15 +301,15 @@ func (p *Pass) given(now int64, b *Batch) {
 	st.Deliver.Blocked(stats.Input, waited)
 }
 
-// hand takes the oldest batch, which is complete, at the time now. Shared.mu is
+// deliver takes the oldest batch, which is complete, at the time now. Shared.mu is
 // held.
-func (p *Pass) hand(now int64) (*Batch, error) {
+func (p *Pass) deliver(now int64) (*Batch, error) {
 	l := p.l
 	if l.stats.Deliver == nil || !l.sending.due(now) {
-		return p.handOut(now)
+		return p.removeOldest(now)
 	}
 	thread := stats.OnThread()
-	b, err := p.handOut(now)
+	b, err := p.removeOldest(now)
 	if used := thread.Used(); b != nil {
 		b.onThread, b.cpu = true, used
 		l.sending.tookBatch(4 * used) // sending it takes longer
@@ -441,7 +330,7 @@ func (p *Pass) book(ob *openBatch, b *Batch, now int64) {
 		Loader: l.id, Epoch: p.epoch, Step: b.Step, Steps: int64(ob.steps), Rows: int64(b.Rows),
 		Begun: ob.begun, Filled: ob.filled, Asked: p.askedAt,
 	}
-	b.bytes, b.handed = int64(len(ob.slot.Mem)), now
+	b.bytes, b.delivered = int64(len(ob.Slot.Mem)), now
 	l.batches += int64(ob.steps)
 	at := stats.Progress{
 		At: now, Epoch: p.epoch, Step: b.Step + int64(ob.steps) - 1, Samples: l.samples.Load(), Batches: l.batches,
@@ -458,7 +347,7 @@ func (p *Pass) book(ob *openBatch, b *Batch, now int64) {
 		p.began = true
 		at.Begins, at.First = true, max(now-p.askedAt, 0)
 	}
-	l.stats.Hand(at)
+	l.stats.Delivered(at)
 }
 
 // Sending measures the sending of a batch to its consumer.
@@ -488,7 +377,7 @@ func (s *Sending) Done() {
 		st.Deliver.CPU(s.b.cpu+s.thread.Used(), s.b.span.Steps)
 	}
 	now, span := stats.Monotonic(), s.b.span
-	st.Deliver.Add(time.Duration(now-s.b.handed), span.Steps, s.b.bytes)
+	st.Deliver.Add(time.Duration(now-s.b.delivered), span.Steps, s.b.bytes)
 	span.Delivered = now
 	st.Span(span)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stream"
 )
 
 // mixtureIDs are the pictures' own numbers, by sample id: 0 to 25 of the folder,
@@ -66,7 +67,7 @@ func TestMixtureIDs(t *testing.T) {
 			if spec.Mix.Batches == single && len(members) != 1 {
 				t.Errorf("a batch of %d datasets", len(members))
 			}
-			told, err := l.Ask(Question{What: "shares", To: b.Position})
+			told, err := l.Ask(stream.Question{What: "shares", To: b.Position})
 			if err != nil || fmt.Sprint(told) != fmt.Sprint(shares) {
 				t.Fatalf("up to item %d, shares are %v, told as %v, %v", b.Position, shares, told, err)
 			}
@@ -86,7 +87,7 @@ func TestMixtureShares(t *testing.T) {
 	spec.Mix.Stop, spec.Order.NumSamples = order.Repeat, 6000
 	shares := func(spec Spec, from, to int64) []int64 {
 		t.Helper()
-		found, err := open(t, s, spec).Ask(Question{What: "shares", From: from, To: to})
+		found, err := open(t, s, spec).Ask(stream.Question{What: "shares", From: from, To: to})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,46 +1,36 @@
 package loader
 
 import (
-	"encoding/binary"
-	"fmt"
-	"math"
+	"time"
 
-	"github.com/cespare/xxhash/v2"
-
-	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/fill"
 )
 
-// numbersDigest is the digest of a list of numbers, for states.
-func numbersDigest(numbers []float64) string {
-	h := xxhash.New()
-	var b [8]byte
-	for _, x := range numbers {
-		binary.LittleEndian.PutUint64(b[:], math.Float64bits(x))
-		_, _ = h.Write(b[:])
+// numbers are the crew of a dataset whose samples the trainer looks up itself: batches have
+// ids and nothing else, and are complete as soon as they are planned.
+type numbers struct{ l *Loader }
+
+// Begin implements fill.Crew.
+func (c numbers) Begin(b *fill.Batch) (waited time.Duration) {
+	l, s, ob := c.l, c.l.shared, b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
+	now := stats.Monotonic()
+	for i := range ob.Tasks {
+		if t := &ob.Tasks[i]; t.Sample >= 0 {
+			l.stamp(t)
+		}
 	}
-	return fmt.Sprintf("%016x", h.Sum64())
+	s.mu.Lock()
+	l.moved = now
+	ob.left = 0
+	if ob.Gone.Load() {
+		ob.settle()
+		s.mu.Unlock()
+		return 0
+	}
+	l.finishBatch(ob, now)
+	return 0
 }
 
-// int32s converts numbers to lengths.
-func int32s(numbers []float64) ([]int32, error) {
-	out := make([]int32, len(numbers))
-	for i, x := range numbers {
-		if x != math.Trunc(x) || x < 0 || x > 1<<31-1 {
-			return nil, errs.New(errs.Config, "length %d is %v: lengths are whole numbers from 0 to %d", i, x, 1<<31-1)
-		}
-		out[i] = int32(x)
-	}
-	return out, nil
-}
-
-// ids converts numbers to ids of a dataset of n samples.
-func ids(numbers []float64, n int64) ([]int64, error) {
-	out := make([]int64, len(numbers))
-	for i, x := range numbers {
-		if x != math.Trunc(x) || x < 0 || x >= float64(n) {
-			return nil, errs.New(errs.Config, "subset[%d] is %v: ids are whole numbers from 0 to %d", i, x, n-1)
-		}
-		out[i] = int64(x)
-	}
-	return out, nil
-}
+// Again implements fill.Crew. No task fails, so none comes again.
+func (c numbers) Again(t *fill.Task) { c.l.finish(t, nil, stats.Monotonic(), false) }

@@ -118,7 +118,7 @@ type full struct {
 	Epoch, Step, Position int64
 	Rows                  int
 	Columns               map[string][]byte
-	PackedRows            int
+	TokenRows             int
 	Sum                   order.Sum
 	Real                  int64
 	Bad                   []Bad
@@ -154,7 +154,7 @@ func copyAll(l *Loader, b *Batch) full {
 		}
 		n := b.Rows
 		if c.Rows > 0 {
-			n, out.PackedRows = c.Rows, c.Rows
+			n, out.TokenRows = c.Rows, c.Rows
 		}
 		n *= mem.Shape(c.Shape).Elems() * types[c.Name].Size()
 		out.Columns[c.Name] = bytes.Clone(b.Slot.Mem[c.Off : c.Off+int64(n)])
@@ -182,7 +182,7 @@ func (f full) valid() []byte { return f.Columns[batch.Valid] }
 // text is a batch as text: equal texts are equal batches.
 func (f full) text() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, f.Epoch, f.Step, f.Position, f.Rows, f.PackedRows, f.Sum, f.Real, len(f.Bad))
+	fmt.Fprintln(&b, f.Epoch, f.Step, f.Position, f.Rows, f.TokenRows, f.Sum, f.Real, len(f.Bad))
 	for _, name := range slices.Sorted(keysOf(f.Columns)) {
 		fmt.Fprintf(&b, "%s %x\n", name, f.Columns[name])
 	}
@@ -199,7 +199,7 @@ func keysOf[V any](m map[string]V) func(func(string) bool) {
 	}
 }
 
-// items cuts a batch into what is dealt to ranks: rows, packed rows, or the
+// items cuts a batch into what is dealt to ranks: rows, rows of runs, or the
 // whole batch; each without its place in the pass.
 func (f full) items(l *Loader) (out []string) {
 	row := func(name string, r, of int) []byte {
@@ -219,14 +219,14 @@ func (f full) items(l *Loader) (out []string) {
 		g := f
 		g.Epoch, g.Step, g.Position = 0, 0, 0
 		return []string{g.text()}
-	case f.PackedRows > 0:
+	case f.TokenRows > 0:
 		pack, at, run := int(l.spec.Batch.Pack), 0, 0
 		lens := int32sOf(f.Columns[batch.SeqLens])
-		for r := range f.PackedRows {
+		for r := range f.TokenRows {
 			var b strings.Builder
 			for _, name := range names {
-				if field := l.fieldNamed(name); field != nil && field.Packed > 0 {
-					fmt.Fprintf(&b, "%s %x\n", name, row(name, r, f.PackedRows))
+				if field := l.fieldNamed(name); field != nil && field.RunBytes > 0 {
+					fmt.Fprintf(&b, "%s %x\n", name, row(name, r, f.TokenRows))
 				}
 			}
 			// An empty sample is between two runs: it does not matter to which row
@@ -236,7 +236,7 @@ func (f full) items(l *Loader) (out []string) {
 					if lens[run] == 0 {
 						break
 					}
-					if field := l.fieldNamed(name); field == nil || field.Packed == 0 {
+					if field := l.fieldNamed(name); field == nil || field.RunBytes == 0 {
 						fmt.Fprintf(&b, "%s %x\n", name, row(name, run, f.Rows))
 					}
 				}

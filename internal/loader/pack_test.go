@@ -60,9 +60,9 @@ func TestLengthsOfAField(t *testing.T) {
 	}
 }
 
-// Packed rows, read as a model reads them: each run is its sample's bytes from
+// Rows of runs, read as a model reads them: each run is its sample's bytes from
 // its position on, runs fill the rows, and every byte of every sample comes once.
-func TestPackedRows(t *testing.T) {
+func TestRowsOfRuns(t *testing.T) {
 	s := ground(t)
 	g := newGrid(t)
 	for _, long := range []order.Long{order.Split, order.Truncate} {
@@ -73,7 +73,7 @@ func TestPackedRows(t *testing.T) {
 				seen := map[int64][]bool{}
 				for _, l := range openRanks(t, s, spec, world) {
 					for _, b := range walkAll(t, l, 1, 0, 0) {
-						readPacked(t, b, 16, seen)
+						readRuns(t, b, 16, seen)
 					}
 				}
 				for id := range int64(gridTars) {
@@ -90,13 +90,13 @@ func TestPackedRows(t *testing.T) {
 	}
 }
 
-// readPacked checks one packed batch of the grid's shards, and notes which bytes
+// readRuns checks one batch of runs of the grid's shards, and notes which bytes
 // of which samples came.
-func readPacked(t *testing.T, b full, pack int, seen map[int64][]bool) {
+func readRuns(t *testing.T, b full, pack int, seen map[int64][]bool) {
 	t.Helper()
 	bin, position, lens, labels := b.Columns["bin"], int32sOf(b.Columns[batch.PositionIDs]), int32sOf(b.Columns[batch.SeqLens]), int64s(b.Columns["label"])
-	if len(bin) != b.PackedRows*pack || len(position) != len(bin) || len(lens) != b.Rows || len(labels) != b.Rows {
-		t.Fatalf("%d rows of %d: %d bytes, %d positions; %d runs: %d lengths, %d labels", b.PackedRows, pack, len(bin), len(position), b.Rows, len(lens), len(labels))
+	if len(bin) != b.TokenRows*pack || len(position) != len(bin) || len(lens) != b.Rows || len(labels) != b.Rows {
+		t.Fatalf("%d rows of %d: %d bytes, %d positions; %d runs: %d lengths, %d labels", b.TokenRows, pack, len(bin), len(position), b.Rows, len(lens), len(labels))
 	}
 	at := 0
 	for run, id := range b.ids() {

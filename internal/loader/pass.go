@@ -4,24 +4,23 @@ import (
 	"context"
 	"io"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/stage/batch"
-	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 // Pass is one walk through an epoch: parallel work, delivered in order.
 //
-// Its planner opens batches ahead of the consumer, as far as prefetch and slots
+// Its prefetcher opens batches ahead of the consumer, as far as prefetch and slots
 // allow, and submits their samples to fetch in the order of the plan. Lanes take
 // samples of the oldest open batch first. The lane that fills the last row of a
-// batch closes it. Next delivers the oldest batch once it is closed.
+// batch completes it. Next delivers the oldest batch once it is complete.
 // Two invariants: batches are delivered in the order of steps; and every task of an
 // open batch is finished exactly once, by a lane or as given up, so that its slot
 // always comes back. A pool of finished samples with a reorder buffer would be
@@ -29,21 +28,24 @@ import (
 //
 // Everything below is guarded by Shared.mu, except for what is said to be atomic.
 type Pass struct {
-	l     *Loader
-	epoch int64
-	order order.Epoch
-	slice order.Slice
-	from  int64 // number of the first step; not 0 for a resumed epoch
+	l      *Loader
+	number int64 // of the loader's passes, from 1
+	epoch  int64
+	order  order.Epoch
+	slice  order.Slice
+	from   int64 // number of the first step; not 0 for a resumed epoch
 
-	started   bool         // its planner runs
+	started   bool         // its prefetcher runs
 	alone     bool         // over a List: no other epoch follows
+	list      order.List   // of a pass over one: what a sampler gave
 	looked    bool         // it began the next epoch, or tried to
-	draft     draft        // of the next step; only the planner uses it
+	draft     draft        // of the next step; only the prefetcher uses it
 	seen      int64        // samples of the batches delivered
 	open      []*openBatch // in order; the first is the next to be delivered
 	nextStep  int64        // the next to open, counted from the start of slice
 	delivered int64        // steps delivered, counted from the start of slice
 	bundles   bundles      // how many steps are made together
+	turns     *turns       // its workers iterate the dataset; nil: they do not
 	waiting   int          // consumers in Next
 	heldSince time.Time    // when Next first found every slot leased
 	ahead     bool         // begun before it was asked for
@@ -65,50 +67,30 @@ type Pass struct {
 // openBatch is a batch in the making, or a bundle of batches: the rows of several
 // steps, one step after the other.
 type openBatch struct {
+	fill.Batch
 	pass    *Pass
-	step    int64 // the first, counted from the start of the slice
-	steps   int   // all have the same number of rows
-	rows    int   // of all steps
-	slot    *batch.Slot
-	layout  *batch.Layout
-	tasks   []task
-	bunches []bunch       // of tasks, if the samples are small
-	ready   []*task       // fetched, not yet taken by a lane; guarded by Shared.mu
-	left    int           // tasks not yet finished
-	loose   []batch.Loose // one per field
-	bad     []Bad         // guarded by Shared.mu
-	counts  []Count       // for its receipt, one per step
-	good    []bool        // rows that have their sample; each has a single writer
+	step    int64        // the first, counted from the start of the slice
+	steps   int          // all have the same number of rows
+	rows    int          // of all steps
+	bunches []bunch      // of tasks, if the samples are small
+	ready   []*fill.Task // fetched, not yet taken by a lane; guarded by Shared.mu
+	left    int          // tasks not yet finished
+	bad     []Bad        // guarded by Shared.mu
+	counts  []Count      // for its receipt, one per step
+	good    []bool       // rows that have their sample; each has a single writer
 
 	begun, filled int64 // stats.Monotonic
 
-	closing bool // a lane is closing it; only that lane may touch its slot
-	done    bool
-	err     error
-	columns []batch.Column
-	gone    atomic.Bool // given up: its tasks come back undone
+	portion *portion // what it is for, if Python workers get it
 
-	collected atomic.Int64 // bytes of loose rows
-}
-
-// task is one row of an open batch.
-type task struct {
-	req     fetch.Request
-	batch   *openBatch
-	row     int
-	place   int64
-	sample  int64 // as ordered; req.Sample may be its replacement
-	from    int64 // packed: first token of the run
-	length  int64 // packed: tokens of the run
-	at      int64 // packed: where the run begins in the column, in tokens
-	key     rng.Key
-	attempt int  // replacements so far
-	apart   bool // not in a bunch
-	unread  bool // the lane that takes it also reads it
+	completing bool // a lane is completing it; only that lane may touch its slot
+	done       bool
+	err        error
+	columns    []batch.Column
 }
 
 // Bad is one sample that was not delivered as ordered. It comes once per epoch,
-// even if several packed rows have runs of it.
+// even if several rows have runs of it.
 type Bad struct {
 	Place  int64
 	Sample int64 // the one that failed
@@ -131,13 +113,19 @@ type Batch struct {
 	// Counts is what each step of a bundle adds to a receipt, and where it ends;
 	// nil for a single step.
 	Counts []Count
+	// Mixed is what the batch transform chose, for the client to do; nil: there is nothing to
+	// mix, or the engine has done it.
+	Mixed *transform.Mixed
+	// Structure says what the columns of samples are that only the user's code knows; nil
+	// for others.
+	Structure []byte
 
-	span     stats.Span
-	bytes    int64 // of the slot
-	handed   int64 // stats.Monotonic when it was taken from the pass
-	onThread bool  // the CPU time of delivering and sending it is measured
-	cpu      time.Duration
-	l        *Loader
+	span      stats.Span
+	bytes     int64 // of the slot
+	delivered int64 // stats.Monotonic when Next returned it
+	onThread  bool  // the CPU time of delivering and sending it is measured
+	cpu       time.Duration
+	l         *Loader
 }
 
 // Count is what one step adds to a receipt: the sum of the hashes of the samples in
@@ -187,8 +175,9 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		p.leaveOut()
 		if len(p.open) > 0 && p.open[0].done {
-			return p.hand(now)
+			return p.deliver(now)
 		}
 		if p.failed != nil {
 			return nil, p.failed
@@ -196,7 +185,7 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 		if p.cancelled {
 			return nil, errs.New(errs.Config, "the pass was cancelled")
 		}
-		if p.nextStep >= p.slice.Steps() && len(p.open) == 0 {
+		if p.over() || p.nextStep >= p.slice.Steps() && len(p.open) == 0 {
 			return nil, io.EOF
 		}
 		wait := p.patience(time.Duration(now - begin))
@@ -218,7 +207,7 @@ func (p *Pass) nextReady(ctx context.Context) (b *Batch, err error, ready bool) 
 	s := p.l.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() != nil || len(p.open) == 0 || !p.open[0].done {
+	if p.leaveOut(); ctx.Err() != nil || len(p.open) == 0 || !p.open[0].done {
 		return nil, nil, false
 	}
 	s.clock++
@@ -228,7 +217,7 @@ func (p *Pass) nextReady(ctx context.Context) (b *Batch, err error, ready bool) 
 		now = stats.Monotonic()
 	}
 	p.asks(now)
-	b, err = p.hand(now)
+	b, err = p.deliver(now)
 	p.given(now, b)
 	return b, err, true
 }
@@ -240,8 +229,8 @@ func (p *Pass) Moved() int64 {
 	return p.l.moved
 }
 
-// handOut takes the oldest batch, which is complete. Shared.mu is held.
-func (p *Pass) handOut(now int64) (*Batch, error) {
+// removeOldest takes the oldest batch, which is complete. Shared.mu is held.
+func (p *Pass) removeOldest(now int64) (*Batch, error) {
 	ob := p.open[0]
 	p.open[0] = nil
 	p.open = p.open[1:]
@@ -251,16 +240,20 @@ func (p *Pass) handOut(now int64) (*Batch, error) {
 	if err := p.judge(ob); err != nil {
 		p.failed = err
 		p.giveUp(0)
-		p.l.slots.put(ob.slot)
+		p.l.slots.put(ob.Slot)
 		return nil, err
 	}
+	step := p.at(ob)
 	p.delivered += int64(ob.steps)
 	p.l.slots.leased++
-	p.l.samples.Add(int64(ob.rows))
+	p.l.samples.Add(int64(ob.samples()))
 	defer func() { p.l.spare = append(p.l.spare, ob) }()
 	out := &Batch{
-		Epoch: p.epoch, Step: p.from + ob.step, Position: p.slice.After(ob.step + int64(ob.steps) - 1), Rows: ob.rows / ob.steps,
-		Slot: ob.slot, Columns: ob.columns, Bad: ob.bad, Count: ob.counts[0], l: p.l,
+		Epoch: p.epoch, Step: step, Position: p.slice.After(ob.step + int64(ob.steps) - 1), Rows: ob.samples() / ob.steps,
+		Slot: ob.Slot, Structure: ob.structure(), Columns: ob.columns, Bad: ob.bad, Count: ob.counts[0], l: p.l,
+	}
+	if !p.l.mixes() {
+		out.Mixed = p.l.mixing(ob)
 	}
 	if ob.steps > 1 {
 		out.Counts = slices.Clone(ob.counts)
@@ -274,7 +267,7 @@ func (p *Pass) handOut(now int64) (*Batch, error) {
 // run does not depend on lanes or prefetch.
 func (p *Pass) judge(ob *openBatch) error {
 	if ob.err != nil {
-		return ob.err
+		return p.located(ob)
 	}
 	on := p.l.spec.OnBad
 	p.bad += int64(len(ob.bad))
@@ -293,7 +286,7 @@ func (p *Pass) judge(ob *openBatch) error {
 	last := p.lastBad
 	return errs.New(errs.BadLimit, "%d of %d samples of this pass are bad, more than on_bad allows; the last: %s", p.bad, seen, last.What).
 		At(last.Where).Because(last.Cause).
-		Try("list them with `stoker inspect` and repair them, or raise max_bad or max_bad_rate")
+		Try("%s; or raise max_bad or max_bad_rate", look(last))
 }
 
 // Cancel ends the pass and drops what it had prefetched. It does not wait. A pass
@@ -307,7 +300,7 @@ func (p *Pass) Cancel() {
 }
 
 func (p *Pass) cancel() {
-	if p.cancelled || p.delivered >= p.slice.Steps() && !p.ahead {
+	if p.cancelled || p.over() || p.delivered >= p.slice.Steps() && !p.ahead {
 		return
 	}
 	p.cancelled = true
@@ -321,117 +314,43 @@ func (p *Pass) cancel() {
 // again, with the same bytes. Shared.mu is held.
 func (p *Pass) giveUp(from int) {
 	for _, ob := range p.open[from:] {
-		ob.gone.Store(true)
-		for _, t := range ob.ready {
-			t.req.Release()
-			ob.left--
-		}
-		ob.ready = nil
-		ob.settle()
+		ob.drop()
 	}
 	if from < len(p.open) {
 		p.nextStep = p.open[from].step
 	}
 	p.open = slices.Delete(p.open, from, len(p.open))
 	p.l.budget.Wake()
-}
-
-// plan is the planner of one pass.
-func (p *Pass) plan() {
-	l := p.l
-	s := l.shared
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.planning = planning{stage: l.stats.Plan, due: &l.planning}
-	for {
-		switch {
-		case p.cancelled || p.failed != nil:
-			p.planning.rests()
-			return
-		case p.nextStep >= p.slice.Steps():
-			l.lookAhead(p)
-			if p.cancelled || p.nextStep < p.slice.Steps() {
-				continue // the lock was released
-			}
-			if p.delivered >= p.slice.Steps() && !p.ahead {
-				l.drop(p)
-				return
-			}
-		case !p.resting && p.mayOpen():
-			p.planning.works()
-			if p.draft.step != p.nextStep || p.draft.pieces == nil || p.draft.steps > p.together() {
-				step, most := p.nextStep, p.together()
-				s.mu.Unlock()
-				p.prepare(step, most)
-				s.mu.Lock()
-				continue
-			}
-			slot, err := l.slots.take(p)
-			if err == nil && slot != nil {
-				err = l.grow(p.draft.rows)
-			}
-			if err != nil {
-				if slot != nil {
-					l.slots.put(slot)
-				}
-				p.failed = err
-				p.planning.rests()
-				s.changed.Broadcast()
-				return
-			}
-			switch { // the lock was released while memory was allocated
-			case slot == nil:
-			case p.cancelled || p.resting || p.failed != nil || p.draft.step != p.nextStep || p.draft.steps > p.together() || int64(len(slot.Mem)) < l.layout.Bytes():
-				l.slots.put(slot)
-				continue
-			default:
-				p.begin(slot)
-				continue
-			}
-		}
-		p.planning.rests()
-		s.changed.Wait()
+	if w, ok := p.l.crew.(fill.Watcher); ok {
+		w.GivenUp()
+	}
+	for _, f := range p.l.inner {
+		f.giveUp()
 	}
 }
 
-// mayOpen reports whether prefetch has room for one more batch. There is always
-// room for the batch that the consumer waits for.
-func (p *Pass) mayOpen() bool {
-	room := p.l.prefetch
-	if p.together() > 1 {
-		room = min(room, bundlesOpen)
+// drop gives up what no lane has begun of a batch, and its slot once the rest has come back.
+// Shared.mu is held.
+func (ob *openBatch) drop() {
+	ob.Gone.Store(true)
+	for _, t := range ob.ready {
+		t.Req.Release()
+		ob.left--
 	}
-	if p.ahead && p.l.current != nil {
-		room -= len(p.l.current.open)
-	}
-	return len(p.open) < room
-}
-
-// begin opens the next step in slot and submits its samples. Shared.mu is held, and
-// released while fetch waits.
-func (p *Pass) begin(slot *batch.Slot) {
-	l := p.l
-	ob := l.newBatch(p, slot)
-	p.nextStep += int64(ob.steps)
-	l.inflight++
-	p.open = append(p.open, ob)
-	steps := int64(ob.steps)
-	l.shared.mu.Unlock()
-	waited := l.crew.begin(ob) // the batch may already be reused
-	p.planning.done(waited, steps)
-	l.shared.mu.Lock()
+	ob.ready = nil
+	ob.settle()
 }
 
 // stalled returns an error that names what has been in work for longest.
 func (p *Pass) stalled(after time.Duration) error {
 	l := p.l
 	stage, sample, since := l.shared.Board.Oldest(uint32(l.id))
-	e := errs.New(errs.Stalled, "no batch for %.0f s", after.Seconds())
+	e := errs.New(errs.Stalled, "no batch for %s", errs.InSeconds(after))
 	if stage == 0 {
 		return e.Try("no sample is being worked on: the engine waits for memory or for its lanes; see loader.stats(), or raise timeout=")
 	}
 	e.Where = l.data.Where(sample)
 	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + p.delivered, Rank: l.spec.Rank}
-	e.What += ": stage " + wire.StageNames[stage] + " has been at one sample for " + time.Duration(stats.Monotonic()-since).Round(time.Second).String()
+	e.What += ": stage " + wire.StageNames[stage] + " has been at one sample for " + errs.InSeconds(time.Duration(stats.Monotonic()-since))
 	return e.Try("check that its storage answers (a hung mount shows here as stage read), or raise timeout=")
 }

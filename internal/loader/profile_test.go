@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/fill"
 )
 
 // Every sample that is timed has read its file, and its parts are named.
@@ -69,7 +70,7 @@ func TestProfileOfProgressive(t *testing.T) {
 		}
 	}
 	p, err := open(t, ground(t), imageSpec(root)).Profile(context.Background(), 4, time.Minute)
-	if err != nil || p.JPEGs != 4 || p.Others[Progressive] != 4 {
+	if err != nil || p.JPEGs != 4 || p.Others[fill.Progressive] != 4 {
 		t.Errorf("%+v %v", p, err)
 	}
 }

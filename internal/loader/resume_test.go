@@ -4,16 +4,18 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+
+	"github.com/stoker-data/stoker/internal/stream"
 )
 
 // saved is a state as it comes back from a file.
-func saved(t testing.TB, l *Loader, epoch, position int64) State {
+func saved(t testing.TB, l *Loader, epoch, position int64) stream.State {
 	t.Helper()
 	raw := jsonOf(t, l.State(epoch, position))
 	if len(raw) >= 1024 {
 		t.Fatalf("a state of %d bytes: %s", len(raw), raw)
 	}
-	var st State
+	var st stream.State
 	if err := json.Unmarshal(raw, &st); err != nil {
 		t.Fatal(err)
 	}

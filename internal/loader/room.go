@@ -6,7 +6,7 @@ package loader
 // where they hold no lock, no room and nothing else that another lane waits for.
 // Batches do not wait for them: a slot that the consumer waits for is taken at
 // once; only those ahead of it are put off (slots.take), until Give wakes their
-// planner.
+// prefetcher.
 
 // Take waits until a lane may use n bytes for a picture of this loader.
 func (l *Loader) Take(n int64) { l.shared.scratch.Take(n, l.left) }
@@ -25,28 +25,4 @@ func (l *Loader) left() int64 {
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
 	return l.slots.limit - l.slots.bytes
-}
-
-// looseRow returns memory for a row whose size only the sample tells. It refuses as
-// soon as no slot has room for what the batch has collected.
-func (l *Loader) looseRow(t *task, field int, n int) ([]byte, error) {
-	if all := t.batch.collected.Add(int64(n)); 2*all > l.most {
-		return nil, l.fits(all, l.most)
-	}
-	return t.batch.loose[field].Row(t.row, n), nil
-}
-
-// looseFailed removes a row that was not filled in from the batch's total.
-func (t *task) looseFailed(n int, err error) error {
-	if err != nil {
-		t.batch.collected.Add(int64(-n))
-	}
-	return err
-}
-
-// trim frees rows that are too large to be kept for another batch.
-func (ob *openBatch) trim() {
-	for i := range ob.loose {
-		ob.loose[i].Trim()
-	}
 }

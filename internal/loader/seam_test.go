@@ -255,7 +255,7 @@ func TestEpochsOfAlmostNothing(t *testing.T) {
 			s.Order.NumSamples, s.Order.Shuffle = 4, order.None
 			s.Batch = BatchSpec{Lengths: Lengths{Field: "bin"}, Tokens: 44}
 		}, 3, map[order.Tail]int64{order.Pad: 1, order.Fill: 1, order.Drop: 0}, nil},
-		"one packed row": {func(s *Spec) {
+		"one row of runs": {func(s *Spec) {
 			s.Order.NumSamples, s.Order.Shuffle = 3, order.None
 			s.Fields = s.Fields[1:]
 			s.Batch = BatchSpec{Size: 2, Lengths: Lengths{Field: "bin"}, Pack: 100}

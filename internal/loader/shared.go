@@ -7,6 +7,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
@@ -16,9 +17,11 @@ import (
 // taken a few times per sample, for less than a microsecond.
 type Shared struct {
 	Arena batch.Arena
-	Board *stats.Board
-	Pool  *mem.Pool
-	Page  *stats.Page // nil: statistics are not shared with other processes
+	// Poison overwrites slots that come back, for tests: see batch.Slot.
+	Poison bool
+	Board  *stats.Board
+	Pool   *mem.Pool
+	Page   *stats.Page // nil: statistics are not shared with other processes
 
 	mu      sync.Mutex
 	changed sync.Cond // a batch, a slot, a pass, a consumer: rare events
@@ -86,7 +89,7 @@ func (s *Shared) lane() {
 		w.book = s.Page.Worker(stats.LaneWorker)
 		w.book.Turn(stats.Busy, stats.Monotonic())
 		defer w.book.Free()
-		defer func() { w.tally.flush(w.book) }()
+		defer func() { w.Flush(w.book) }()
 	}
 	for t := s.take(w); t != nil; t = s.take(w) {
 		// Let the goroutine that this lane has woken run now. It would wait on this
@@ -97,15 +100,15 @@ func (s *Shared) lane() {
 		if w.woke {
 			runtime.Gosched()
 		}
-		l := t.batch.pass.l
-		if t.unread && !l.readNow(w, work, t) {
+		l := batchOf(t).pass.l
+		if t.Unread && !l.readNow(w, work, t) {
 			w.woke = true
 			continue
 		}
-		begin := work.Begin(wire.StageDecode, uint32(l.id), t.req.Sample)
+		begin := work.Begin(wire.StageDecode, uint32(l.id), l.first+t.Req.Sample)
 		end, err := l.timed(w, t, begin)
 		work.End()
-		w.woke = l.finish(t, err, end)
+		w.woke = l.finish(t, err, end, true)
 	}
 }
 
@@ -113,7 +116,7 @@ func (s *Shared) lane() {
 // that may be taken, it wakes another sleeping lane: nobody else does when a loader
 // was at its limit of lanes and the lane that finished its sample goes on with
 // another loader's.
-func (s *Shared) take(w *worker) *task {
+func (s *Shared) take(w *worker) *fill.Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -166,7 +169,7 @@ func (p *Pass) oldestReady() (*openBatch, int) {
 	for i, ob := range p.open {
 		if len(ob.ready) > 0 {
 			rank := 2 * i // twice the batches between it and the consumer
-			if p.waiting == 0 {
+			if p.waiting == 0 && p.l.feeds == nil {
 				rank += 1000
 			}
 			if p.ahead {
@@ -179,22 +182,22 @@ func (p *Pass) oldestReady() (*openBatch, int) {
 }
 
 // fetched is called by fetch when a sample's bytes have arrived.
-func (s *Shared) fetched(t *task) {
+func (s *Shared) fetched(t *fill.Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := t.batch.pass.l; l.fetching == 1 {
+	if l := batchOf(t).pass.l; l.fetching == 1 {
 		l.fetching = 0
 		s.reconsider()
 	} else {
 		l.fetching--
 	}
-	if t.batch.gone.Load() {
-		t.req.Release()
-		t.batch.left--
-		t.batch.settle()
+	if t.Batch.Gone.Load() {
+		t.Req.Release()
+		batchOf(t).left--
+		batchOf(t).settle()
 		return
 	}
-	t.batch.ready = append(t.batch.ready, t)
+	batchOf(t).ready = append(batchOf(t).ready, t)
 	s.work.Signal()
 }
 
@@ -202,10 +205,10 @@ func (s *Shared) fetched(t *task) {
 func (s *Shared) unread(ob *openBatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range ob.tasks {
-		switch t := &ob.tasks[i]; {
-		case t.sample < 0 || !t.unread:
-		case ob.gone.Load():
+	for i := range ob.Tasks {
+		switch t := &ob.Tasks[i]; {
+		case t.Sample < 0 || !t.Unread:
+		case ob.Gone.Load():
 			ob.left--
 		default:
 			ob.ready = append(ob.ready, t)
@@ -218,11 +221,14 @@ func (s *Shared) unread(ob *openBatch) {
 // settle gives back the slot of a batch that was given up, once no task of it is in
 // work. Shared.mu is held.
 func (ob *openBatch) settle() {
-	if ob.gone.Load() && ob.left == 0 && !ob.closing && ob.slot != nil {
+	if ob.Gone.Load() && ob.left == 0 && !ob.completing && ob.Slot != nil {
 		ob.enter()
-		ob.trim()
-		ob.pass.l.slots.put(ob.slot)
-		ob.slot = nil
+		ob.Trim()
+		ob.pass.l.slots.put(ob.Slot)
+		ob.Slot = nil
 		ob.pass.l.inflight--
+		if f := ob.pass.l.feeds; f != nil {
+			f.gone(ob)
+		}
 	}
 }

@@ -2,10 +2,12 @@ package loader
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
@@ -37,6 +39,9 @@ func (s *slots) take(p *Pass) (*batch.Slot, error) {
 	if n := len(s.free); n > 0 {
 		slot := s.free[n-1]
 		s.free = s.free[:n-1]
+		if !slot.Sound() {
+			panic("loader: slot " + strconv.Itoa(slot.ID) + " was written to while it was free")
+		}
 		p.heldSince = time.Time{}
 		return slot, nil
 	}
@@ -203,6 +208,9 @@ func (s *slots) replace(old *batch.Slot, fixed, bytes int64) (*batch.Slot, error
 func (s *slots) discard(slot *batch.Slot) {
 	s.count--
 	s.add(-int64(len(slot.Mem)))
+	if w, ok := s.l.hands().(fill.Watcher); ok {
+		w.Freed(slot)
+	}
 	s.l.shared.Arena.Free(slot)
 }
 
@@ -211,6 +219,9 @@ func (s *slots) put(slot *batch.Slot) {
 	if s.l.closed || int64(len(slot.Mem)) < s.l.slotBytes {
 		s.discard(slot)
 	} else {
+		if s.l.shared.Poison {
+			slot.Poison()
+		}
 		s.free = append(s.free, slot)
 	}
 	s.l.shared.changed.Broadcast()
@@ -245,7 +256,7 @@ func (s *Shared) reclaim(l *Loader, p *Pass, everybody bool) {
 				other.slots.drain()
 			}
 			for _, q := range other.passes {
-				if q != p && q.waiting == 0 && len(q.open) > 0 && (victim == nil || q.asked < victim.asked) {
+				if q != p && q.waiting == 0 && q.l.feeds == nil && len(q.open) > 0 && (victim == nil || q.asked < victim.asked) {
 					victim = q
 				}
 			}

@@ -30,9 +30,10 @@ func (p Problems) Err() error {
 	return errs.New(errs.Config, "%d things are wrong: %s", len(p), strings.Join(p, "; "))
 }
 
-// Formats are the names that dataset.format can have; Made are those that need no
-// path, because their samples are made and not stored.
-type Formats struct{ Names, Made []string }
+// Formats are the names that dataset.format can have. Made are those that need no path,
+// because their samples are made, not stored. Shaped are those of Made that need
+// dataset.samples and dataset.shape.
+type Formats struct{ Names, Made, Shaped []string }
 
 // Check returns every problem that can be found without the dataset. formats are
 // the formats that exist.
@@ -115,9 +116,9 @@ func (d Dataset) check(p *Problems, oneOf choice, formats Formats) {
 	switch {
 	case d.Mixed != nil:
 		p.Addf("a member of a mixture cannot be a list: mixtures do not nest")
-	case d.Format == "synthetic":
+	case slices.Contains(formats.Shaped, d.Format):
 		if d.Samples <= 0 || len(d.Shape) == 0 {
-			p.Addf("a synthetic dataset needs samples and a shape")
+			p.Addf("a %s dataset needs samples and a shape", d.Format)
 		}
 	case slices.Contains(formats.Made, d.Format):
 	case len(d.Paths()) == 0:
@@ -134,7 +135,7 @@ func (d Dataset) Openable(formats Formats) bool {
 	if d.Mixed != nil {
 		return len(d.Mixed) > 0 && !slices.ContainsFunc(d.Mixed, func(m Dataset) bool { return m.Mixed != nil || !m.Openable(formats) })
 	}
-	if d.Format == "synthetic" {
+	if slices.Contains(formats.Shaped, d.Format) {
 		return d.Samples > 0 && len(d.Shape) > 0
 	}
 	return slices.Contains(formats.Names, d.Format) && (len(d.Paths()) > 0 || slices.Contains(formats.Made, d.Format))
@@ -188,9 +189,6 @@ func (s Spec) checkOrder(p *Problems) {
 	}
 	if o.Weights.Len() > 0 && o.Balanced {
 		p.Addf("weights and balanced both set the weights: keep one")
-	}
-	if !o.Subset.IsZero() && s.Dataset.Mixed != nil {
-		p.Addf("subset needs a single dataset, but this is a mixture")
 	}
 	draws := o.Weights.Len() > 0 || o.Balanced || o.Replacement != nil && *o.Replacement
 	if draws && s.Dataset.Mixed != nil {

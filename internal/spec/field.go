@@ -17,8 +17,8 @@ type Field struct {
 	// are stored), or npy (each stored value is a .npy file). "": array if the
 	// format stores one, otherwise bytes.
 	Decode    string         `json:"decode,omitempty"`
-	Transform []transform.Op `json:"transform,omitempty"`
-	Layout    string         `json:"layout,omitempty"` // for images: nchw (""), nhwc
+	Transform []transform.Op `json:"transform,omitempty"` // the last may be Views: columns NAME_0, NAME_1, ...
+	Layout    string         `json:"layout,omitempty"`    // for images: nchw (""), nhwc
 
 	// For numbers and arrays.
 	DType string `json:"dtype,omitempty"` // what they become, by NumPy's name; "": as stored

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 // Spec is everything that decides what a loader delivers, and how. The zero value
@@ -23,6 +24,10 @@ type Spec struct {
 	Fields  []Field `json:"fields,omitempty"` // in the order of delivery; none: the format's own
 	Order   Order   `json:"order,omitzero"`
 	Batch   Batch   `json:"batch,omitzero"`
+	// Mix of the rows of each batch: MixUp, CutMix, or a RandomChoice of these, as
+	// transform.CompileMix reads it; nil: none.
+	BatchTransform *transform.Op `json:"batch_transform,omitempty"`
+
 	Cache   Cache   `json:"cache,omitzero"`
 	Deliver Deliver `json:"deliver,omitzero"`
 	Workers int     `json:"workers,omitempty"` // lanes; 0: as many as this process may use
@@ -35,10 +40,10 @@ type Spec struct {
 // list.
 type Dataset struct {
 	Path       Paths    `json:"path,omitempty"`
-	Format     string   `json:"format,omitempty"` // auto (""), or the name of one: folder, tar, tfrecord, npy, npz, hdf5, lmdb, parquet, tokens, mds, beton, files, table, synthetic
+	Format     string   `json:"format,omitempty"` // auto (""), or the name of one: folder, tar, tfrecord, npy, npz, hdf5, lmdb, parquet, tokens, mds, beton, files, table, synthetic; python: samples that the client's own code makes
 	Extensions []string `json:"extensions,omitempty"`
 	AllowEmpty bool     `json:"allow_empty,omitempty"` // folder: allow classes without samples
-	Samples    int64    `json:"samples,omitempty"`     // synthetic
+	Samples    int64    `json:"samples,omitempty"`     // synthetic, python
 	Shape      []int    `json:"shape,omitempty"`       // synthetic: of one uint8 sample
 	Columns    []Column `json:"columns,omitempty"`     // npy, npz, hdf5: the arrays; none: all
 	Group      string   `json:"group,omitempty"`       // hdf5: the group that has the arrays
@@ -53,6 +58,8 @@ type Dataset struct {
 	MaxPixels  int64    `json:"max_pixels,omitempty"`  // of one picture; larger ones are not decoded; 0: kernel.MaxPixels
 	Database   string   `json:"database,omitempty"`    // lmdb: the name of the database in the environment; "": the only one
 	Values     string   `json:"values,omitempty"`      // lmdb: what values are: auto (""), bytes, datum (Caffe's)
+	Digest     string   `json:"digest,omitempty"`      // python: names the contents
+	Code       string   `json:"code,omitempty"`        // python: names the functions that samples go through
 
 	// Only for the members of a mixture.
 	Weight  float64       `json:"weight,omitempty"`  // its share of the samples, relative to the others; 0: 1

@@ -3,8 +3,10 @@ is compared is order and crops, whatever the trainer does to the object. Prints 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -270,3 +272,69 @@ def test_a_plain_loop(log: Log) -> None:
         for images, _labels in loader:
             log(images)
     assert log.take("a plain loop") == places(0, 1, 2, 3)
+
+
+DDP = """
+import logging, os, sys, warnings
+warnings.filterwarnings("ignore")
+import lightning, torch, stoker
+from stoker import transforms as T
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(192, 1)
+
+    def on_before_batch_transfer(self, batch, _):
+        if self.trainer.training:
+            os.write(1, f"train {self.current_epoch} {batch.epoch} {batch.ids.tolist()}\\n".encode())
+        return batch
+
+    def training_step(self, batch, _):
+        return self.layer(batch[0].flatten(1)).mean()
+
+    def validation_step(self, batch, _):
+        self.log("loss", self.layer(batch[0].flatten(1)).mean(), sync_dist=True)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.01)
+
+def make(shuffle):
+    data = stoker.ImageFolder(sys.argv[1], T.Compose([T.CenterCrop(8), T.ToTensor()]))
+    return stoker.DataLoader(data, 2, shuffle=shuffle, seed=1)
+
+def fit(epochs, path=None):
+    settings = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    trainer = lightning.Trainer(
+        strategy="ddp", devices=2, max_epochs=epochs, num_sanity_val_steps=2, enable_checkpointing=False, **settings
+    )
+    trainer.fit(Module(), make(True), make(False), ckpt_path=path)
+    trainer.save_checkpoint(sys.argv[2])
+
+fit(2)
+fit(3, sys.argv[2])
+"""
+
+
+def test_lightning_with_two_processes(folder: Path, tmp_path: Path) -> None:
+    """Ranks compare where they begin: nothing is refused, and each epoch has every sample once."""
+    script = tmp_path / "ddp.py"
+    script.write_text(DDP)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    paths = [str(Path(stoker.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [*command, str(folder), str(tmp_path / "last.ckpt")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seen: dict[tuple[int, int], list[int]] = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("train "):
+            _, trainers, ours, ids = line.split(maxsplit=3)
+            seen.setdefault((int(trainers), int(ours)), []).extend(json.loads(ids))
+    assert {epochs: sorted(ids) for epochs, ids in seen.items()} == {(e, e): [*range(N)] for e in range(3)}

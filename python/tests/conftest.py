@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import gc
 import gzip
 import io
 import json
@@ -18,16 +18,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import forms
 import pytest
 from hooked import Scripts
 from PIL import Image
 
 import stoker
-from stoker import _client, _notice
+from stoker import _engines, _notice
 
 # What a shell starts in the background ignores Ctrl-C, and hands that down to the scripts of tests that press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Before torch is imported: its threads sleep while they wait for work. Where several tests share the cores, they would
+# use all of them for nothing.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # when it is imported, it asks the internet for its newest version
 
 TOP = Path(__file__).resolve().parents[2]
 DATA = TOP / "testdata"
@@ -37,6 +43,40 @@ PHOTOS = sorted((DATA / "photos").glob("*.jpg"))
 def pytest_sessionstart(session: pytest.Session) -> None:
     if not os.environ.get("STOKER_ENGINE") and not (TOP / "build" / "stoker").exists():
         raise pytest.UsageError("there is no engine to test: run `make engine`, or set STOKER_ENGINE")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if forms.ALL:
+        return
+    short = [item for item in items if item.get_closest_marker("long") is None]
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long") is not None])
+    items[:] = short
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What the modules of tests have imported, torch and others, is never garbage: gc.collect() does not look at it
+    again, nor do forked workers, whose pages would be copied for it."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    gc.unfreeze()  # what is never collected would be told as a leak at the end
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Notes skips as tools/skips.py does, which prints them at the end of `make test`. In the process of xdist that
+    collects the reports of others, or in the only one."""
+    if report.skipped and isinstance(report.longrepr, tuple) and "PYTEST_XDIST_WORKER" not in os.environ:
+        file, _, reason = report.longrepr
+        skip = {
+            "file": Path(file).name,
+            "test": report.nodeid.rpartition("::")[2],
+            "reason": reason.removeprefix("Skipped: "),
+        }
+        (TOP / "build").mkdir(exist_ok=True)
+        with open(TOP / "build" / "skips.jsonl", "a", encoding="utf-8") as noted:
+            noted.write(json.dumps(skip) + "\n")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -51,13 +91,13 @@ def _fresh_client() -> Iterator[None]:
     """Every test begins without an engine, without deaths, without notices, and without a seed of torch's."""
     if (torch := sys.modules.get("torch")) is not None:
         torch.seed()
-    _client.client().stop()
-    _client._client = _client.Client()
+    _engines.client().stop()
+    _engines._client = _engines.Client()
     _notice._said.clear()
     logging.getLogger("stoker").setLevel(logging.NOTSET)  # a sample of a guide silences notices
     yield
-    _client.client().stop()
-    _client._client = _client.Client()  # fixtures of a module come before the next test's own
+    _engines.client().stop()
+    _engines._client = _engines.Client()  # fixtures of a module come before the next test's own
 
 
 def picture(number: int, size: tuple[int, int] = (80, 64)) -> Image.Image:
@@ -214,7 +254,4 @@ def unzip(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], str]
 def scripts(tmp_path: Path) -> Iterator[Scripts]:
     scripts = Scripts(tmp_path)
     yield scripts
-    for process in scripts.processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    scripts.close()

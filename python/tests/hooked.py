@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -39,6 +41,15 @@ class Run:
     def workers(self, loader: Line) -> list[Line]:
         found = [x["worker"] for x in self.lines if x["role"] == "worker" and x["worker"]["loader"] == loader["id"]]
         return sorted(found, key=lambda x: (x["index"], x["started"]))
+
+
+def crowded(evidence: dict[str, Any]) -> bool:
+    """Whether the doctor itself saw other processes on the cores: what then limits a loop may be another thing."""
+    machine = evidence["machine"]
+    cores = machine["cores"]["value"]
+    online = machine.get("cores_online", machine["cores"])["value"]  # not known in a container without /sys
+    others = evidence["run"].get("others_cores", {"value": 0})["value"]
+    return bool(others - (online - cores) >= cores / 4)
 
 
 def read(out: Path) -> list[Line]:
@@ -100,6 +111,13 @@ class Scripts:
         run = self.end(process, self.out)
         assert [x["trouble"] for x in run.lines] == [[]] * len(run.lines)
         return run
+
+    def close(self) -> None:
+        """Ends what is still running."""
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
     def both(self, text: str) -> tuple[Run, Run]:
         """With the hook and without it, at the same time."""

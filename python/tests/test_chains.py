@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import DATA, PHOTOS, make_folder, make_tar, stored
-from test_formats import SMALL, columns, fields_of, reviews, table
+from conftest import DATA, make_folder, make_tar, stored
+from forms import ALL
+from reads import PHOTOS, SMALL, columns, fields_of, reviews, table
 
 import stoker
 from stoker import Field
@@ -81,7 +82,8 @@ def test_what_was_said_of_a_field_stays(name: str, unzip: Any, tmp_path: Path) -
     first, other = data.fields[:2]
     want = columns(data)[first]
     shape = described(data, first)
-    for chain, call in CHAINS.items():
+    turn = list(MAKE).index(name)  # the short form has every other chain, beginning with another one for each dataset
+    for chain, call in list(CHAINS.items())[slice(None) if ALL else slice(turn % 2, None, 2)]:
         chained = call(data, first, other)
         assert columns(chained)[first] == want, chain
         assert described(chained, first) == shape, chain

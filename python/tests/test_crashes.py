@@ -18,7 +18,7 @@ import pytest
 from conftest import engine, engines, kill, stop
 
 import stoker
-from stoker import _client, _process
+from stoker import _client, _engines, _process
 from stoker import transforms as T
 
 CROP = T.Compose([T.RandomResizedCrop(64), T.RandomHorizontalFlip()])
@@ -239,7 +239,7 @@ def test_a_kill_before_the_hello_is_survived(folder: Path, monkeypatch: pytest.M
     killing = Killing(monkeypatch)
     chance = random.Random(7)
     for number in range(SOAK):
-        _client.client()._deaths.clear()
+        _engines.client()._deaths.clear()
         count = 1 + number % 3
         killing.delays = [0.0 if number % 4 == 0 else chance.uniform(0, 0.03) for _ in range(count)]
         with stoker.DataLoader(dataset, 10, True) as loader:

@@ -18,13 +18,13 @@ import pytest
 from conftest import engine, engines, gone, kill, run_python, stop, wait_until
 
 import stoker
-from stoker import _client
+from stoker import _engines
 from stoker import transforms as T
 from stoker._lease import Work
 from stoker._process import stall
 
 CROP = T.Compose([T.RandomResizedCrop(128), T.RandomHorizontalFlip()])
-SOAK = int(os.environ.get("STOKER_SOAK", "20"))
+SOAK = int(os.environ.get("STOKER_SOAK", "13"))  # as many as an epoch has steps
 
 
 def rows(batches: Any) -> list[tuple[int, int, int]]:
@@ -41,7 +41,7 @@ def test_kill_of_the_engine_at_any_moment(folder: Path) -> None:
     with stoker.DataLoader(dataset, 4, True, num_workers=2) as loader:
         expected = rows(loader)
         for number in range(SOAK):
-            _client.client()._deaths.clear()  # three an hour are allowed, and this test needs more
+            _engines.client()._deaths.clear()  # three an hour are allowed, and this test needs more
             loader.set_epoch(0)
             got = []
             held = None
@@ -105,7 +105,7 @@ def test_a_fourth_kill_within_an_hour_is_an_error(folder: Path, caplog: pytest.L
 def test_a_crash_suspects_the_samples_in_work(folder: Path) -> None:
     with stoker.DataLoader(stoker.ImageFolder(folder, CROP), 2) as loader:
         next(iter(loader))
-        client = _client.client()
+        client = _engines.client()
         dying = client.engine()
         digest = loader.state_dict()["dataset"]
         page: Any = dying.page
@@ -121,7 +121,7 @@ def test_a_sample_that_killed_two_engines_is_bad(folder: Path) -> None:
     dataset = stoker.ImageFolder(folder, CROP)
     with stoker.DataLoader(dataset, 10) as loader:
         digest = loader.state_dict()["dataset"]
-    _client.client()._suspects[(digest, 17)] = {"loader": 1, "digest": digest, "sample": 17, "deaths": 2}
+    _engines.client()._suspects[(digest, 17)] = {"loader": 1, "digest": digest, "sample": 17, "deaths": 2}
     with stoker.DataLoader(dataset, 10, on_bad="skip") as loader:
         bad = [bad for batch in loader for bad in batch.bad]
         assert [b.sample for b in bad] == [17]
@@ -204,7 +204,8 @@ def test_a_trainer_that_pauses_raises_nothing(folder: Path) -> None:
     code = f"""
     import stoker, sys
     from stoker import transforms as T
-    loader = stoker.DataLoader(stoker.ImageFolder({str(folder)!r}, T.RandomResizedCrop(64)), 4, timeout=0.3)
+    data = stoker.ImageFolder({str(folder)!r}, T.RandomResizedCrop(64))
+    loader = stoker.DataLoader(data, 4, timeout=0.3, output="numpy")
     rows = 0
     for batch in loader:
         rows += len(batch.ids)
@@ -236,7 +237,8 @@ TRAINER = """
 import os, signal, sys, time
 import stoker
 from stoker import transforms as T
-loader = stoker.DataLoader(stoker.ImageFolder({folder!r}, T.RandomResizedCrop(64)), 4, num_workers=2)
+data = stoker.ImageFolder({folder!r}, T.RandomResizedCrop(64))
+loader = stoker.DataLoader(data, 4, num_workers=2, output="numpy")
 def forever():
     while True:
         yield from loader
@@ -276,6 +278,66 @@ def test_kill_of_the_trainer_leaves_no_engine(folder: Path, forked: bool) -> Non
             trainer.stdout.close()
             if trainer.stderr:
                 trainer.stderr.close()
+
+
+# What follows this in a script cannot call pidfd_open (434 on every architecture), as before Linux 5.3 and in
+# some sandboxes: a filter that answers EPERM, passed on to children.
+REFUSED = """
+import ctypes, os, struct, threading
+program = b"".join(
+    struct.pack("HBBI", *step)
+    for step in [(0x20, 0, 0, 0), (0x15, 0, 1, 434), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
+)
+buffer = ctypes.create_string_buffer(program)
+filter = struct.pack("HxxxxxxP", 4, ctypes.addressof(buffer))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.create_string_buffer(filter), 0, 0) == 0, ctypes.get_errno()
+try:
+    os.pidfd_open(os.getpid())
+    raise SystemExit("pidfd_open was not refused")
+except PermissionError:
+    pass
+"""
+
+
+def test_kill_of_the_trainer_where_processes_cannot_be_watched(folder: Path) -> None:
+    """A thread starts the engine, so the kernel does not end it; a child that was forked in C keeps its socket open."""
+    code = (
+        REFUSED
+        + f"""
+import stoker
+def begin():
+    global iterator
+    iterator = iter(stoker.DataLoader(stoker.ImageFolder({str(folder)!r}), None, output="numpy"))
+    next(iterator)
+thread = threading.Thread(target=begin)
+thread.start()
+thread.join()
+child = libc.fork()  # as a library does, of which Python does not know
+if child == 0:
+    libc.sleep(600)
+print(child, flush=True)
+libc.sleep(600)
+"""
+    )
+    trainer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert trainer.stdout
+    assert trainer.stderr
+    child = 0
+    try:
+        child = int(trainer.stdout.readline() or trainer.stderr.read())
+        (pid,) = engines(trainer.pid)
+        trainer.kill()
+        trainer.wait()
+        wait_until(lambda: gone(pid), "the engine outlives its trainer")
+    finally:
+        trainer.kill()
+        trainer.wait()
+        if child > 1:
+            kill(child)
+        trainer.stdout.close()
+        trainer.stderr.close()
 
 
 def test_kill_of_the_trainer_of_a_stopped_engine(folder: Path) -> None:
@@ -504,7 +566,7 @@ def test_no_leak_of_200_engines_in_turn(folder: Path) -> None:
             next(iter(loader))
         assert engines() == []
     assert descriptors() <= before[0]
-    assert threading.active_count() == before[1] == 1
+    assert threading.active_count() <= before[1]
 
 
 def test_the_interpreter_ends_quietly(folder: Path) -> None:
@@ -512,7 +574,7 @@ def test_the_interpreter_ends_quietly(folder: Path) -> None:
         """
         iterator = iter(loader)
         held = next(iterator), loader.dataset[3]
-        other = stoker.DataLoader(loader.dataset, 2)
+        other = stoker.DataLoader(loader.dataset, 2, output="numpy")
         next(iter(other))
         import stoker._client as c
         print(c.client().engine().pid)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -13,56 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import DATA, PHOTOS, jpeg, make_folder, stored
+from conftest import DATA, stored
 from needs import needs
+from reads import PHOTOS, SMALL, columns, fields_of, golden, in_order, reviews, rows, table
 
 import stoker
 from stoker import Field
 from stoker import transforms as T
 
-
-def golden(kind: str, name: str) -> Any:
-    return json.loads((stored(kind) / name).read_text())
-
-
-def rows(value: Any) -> list[bytes]:
-    """The bytes of every row of a column."""
-    if isinstance(value, stoker.Ragged):
-        return [row.tobytes() for row in value.rows()]
-    if isinstance(value, list):
-        return [one.encode() if isinstance(one, str) else one for one in value]
-    return [np.ascontiguousarray(row).tobytes() for row in value]
-
-
-def fields_of(batch: Any) -> list[Any]:
-    """The fields of a batch or of a sample, in order, whatever it is."""
-    if isinstance(batch, dict):
-        return list(batch.values())
-    return list(batch) if isinstance(batch, tuple) else [batch]
-
-
-def columns(dataset: Any, size: int = 4, **keywords: Any) -> dict[str, dict[int, bytes]]:
-    """Everything that a loader gives: the bytes of every field of every sample, by name and sample."""
-    found: dict[str, dict[int, bytes]] = {name: {} for name in dataset.fields}
-    with stoker.DataLoader(dataset, batch_size=size, output="numpy", **keywords) as loader:
-        for batch in loader:
-            values = fields_of(batch)
-            ids = batch.ids[batch.valid].tolist()
-            for name, value in zip(found, values, strict=True):
-                found[name].update(zip(ids, rows(value), strict=False))
-    return found
-
-
-def in_order(dataset: Any, **keywords: Any) -> dict[str, list[bytes]]:
-    return {name: [column[i] for i in range(len(dataset))] for name, column in columns(dataset, **keywords).items()}
-
-
 # What all of them can do.
-
-TABLE = "file,class,score,note\n" + "".join(
-    f"{photo.name},{'ab'[i % 2]},{i}.5,{'' if i == 2 else 'note'}\n" for i, photo in enumerate(PHOTOS)
-)
-SMALL = T.Compose([T.Resize((32, 24)), T.ToTensor()])
 
 MAKE: dict[str, Callable[[Any, Path], Any]] = {
     "npy": lambda unzip, tmp: stoker.NpyDataset(DATA / "npy/images.npy", DATA / "npy/labels.npy"),
@@ -82,23 +40,6 @@ MAKE: dict[str, Callable[[Any, Path], Any]] = {
     "lines": lambda unzip, tmp: stoker.LinesDataset(reviews(tmp), ["of", "text"]),
     "rows": lambda unzip, tmp: stoker.Table(table(tmp), label="class"),
 }
-
-
-def reviews(tmp: Path) -> Path:
-    """A folder of text: two files of lines, with blank ones between them, and a picture."""
-    lines = [
-        json.dumps({"text": f"häufig {i}\n" * i, "label": i, "of": {"i": [i]}}, ensure_ascii=False) for i in range(11)
-    ]
-    (tmp / "b.ndjson").write_text("\r\n".join(lines[7:]))
-    (tmp / "a.jsonl").write_text("\n\n".join(lines[:7]) + "\n")
-    (tmp / "x.jpg").write_bytes(jpeg(0))
-    return tmp
-
-
-def table(tmp: Path) -> Path:
-    path = tmp / "train.csv"
-    path.write_text(TABLE)
-    return path
 
 
 @pytest.fixture(params=list(MAKE))
@@ -425,168 +366,6 @@ def test_beton_pictures_are_transformed(unzip: Any) -> None:
         assert label == int.from_bytes(values_of(sample, "label"), "little", signed=True)
 
 
-@pytest.mark.parametrize("case", golden("tokens", "golden.json"), ids=lambda c: f"{c['paths'][0]}-{c['options']}")
-def test_tokens(case: dict[str, Any]) -> None:
-    options = dict(case["options"])
-    follow = options.pop("next", False)
-    found = stoker.TokenDataset(
-        [DATA / "tokens" / path for path in case["paths"]], options.pop("window", None), next=follow, **options
-    )
-    assert found.fields == (["x", "y"] if follow else ["tokens"])
-    got = in_order(found)
-    for i, sample in enumerate(case["samples"]):
-        tokens = np.array(sample, np.int64)
-        want = [tokens[:-1], tokens[1:]] if follow else [tokens]
-        assert [column[i] for column in got.values()] == [one.tobytes() for one in want]
-    assert len(found) == len(case["samples"])
-    as_stored = stoker.TokenDataset(
-        [DATA / "tokens" / path for path in case["paths"]],
-        case["options"].get("window"),
-        next=False,
-        out=None,
-        **options,
-    )
-    with stoker.DataLoader(as_stored, 1, output="numpy") as loader:
-        (tokens,) = next(iter(loader))
-    assert str((tokens.values if isinstance(tokens, stoker.Ragged) else tokens).dtype) == case["dtype"]
-
-
-def test_random_windows_begin_anywhere(tmp_path: Path) -> None:
-    tokens = np.arange(1000, dtype=np.uint16)
-    tokens.tofile(tmp_path / "train.bin")
-    found = stoker.TokenDataset(tmp_path / "train.bin", 16, random=400, seed=7)
-    assert len(found) == 400
-    starts = []
-    for x, y in map(found.__getitem__, range(0, 400, 4)):
-        assert (x.numpy() == np.arange(16) + int(x[0])).all()
-        assert (y == x + 1).all()
-        starts.append(int(x[0]))
-    assert 0 <= min(starts) < 100 < 800 < max(starts) <= 1000 - 17
-    assert len(set(starts)) > 80
-    again = stoker.TokenDataset(tmp_path / "train.bin", 16, random=400, seed=8)
-    assert [int(again[i][0][0]) for i in range(0, 400, 4)] != starts
-    every = stoker.TokenDataset(tmp_path / "train.bin", 16, stride=1)
-    assert len(every) == 1000 - 16
-
-
-def test_token_arguments_that_make_no_sense_are_one_error() -> None:
-    path = DATA / "tokens/train.bin"
-    for wrong in (
-        {},
-        {"length": 4, "documents": True},
-        {"length": 0},
-        {"length": 4, "stride": 2, "random": 5},
-        {"length": 4, "seed": 2},
-        {"documents": True, "random": 3},
-    ):
-        with pytest.raises(stoker.ConfigError, match="TokenDataset"):
-            stoker.TokenDataset(path, **wrong)  # type: ignore[call-overload]
-    with pytest.raises(stoker.ConfigError, match="eos"):
-        stoker.TokenDataset(path, 4, eos=3)
-    with pytest.raises(stoker.StokerError, match="window"):
-        stoker.TokenDataset(path, 4096)
-    with pytest.raises(stoker.StokerError, match="uint32"):
-        stoker.TokenDataset(DATA / "tokens/llama.bin", 16)
-
-
-def test_documents_are_padded() -> None:
-    want = [np.array(s) for s in next(c for c in golden("tokens", "golden.json") if c["options"].get("eos"))["samples"]]
-    fields = [Field("tokens", dtype="int32", batch="padded", value=-100)]
-    found = stoker.TokenDataset(DATA / "tokens/train.bin", documents=True, eos=50256, fields=fields)
-    with stoker.DataLoader(found, 5, output="numpy") as loader:
-        ((tokens, lengths),) = loader
-    assert lengths.tolist() == [len(one) for one in want]
-    assert tokens.shape == (5, max(map(len, want)))
-    for row, one in zip(tokens, want, strict=True):
-        assert (row[: len(one)] == one).all()
-        assert (row[len(one) :] == -100).all()
-
-
-# Files and tables.
-
-
-def test_files_are_those_of_a_folder(tmp_path: Path) -> None:
-    root = make_folder(tmp_path / "train", 9)
-    found = stoker.files(str(root / "*" / "*.jpg"))
-    folder = stoker.ImageFolder(root)
-    assert found.classes == folder.classes
-    for i in range(9):
-        assert (found[i][0] == folder[i][0]).all()
-        assert found[i][1] == folder[i][1]
-    alone = stoker.files([root / "class1" / "0001.jpg", root / "class0" / "*.jpg"], labels=None)
-    assert len(alone) == 4
-    assert len(alone[0]) == 1
-    assert (alone[0][0] == folder[3][0]).all()
-    assert found.select("__key__", "label")[8]["__key__"].endswith("class2/0008.jpg")
-    with pytest.raises(stoker.ConfigError, match=r"stoker\.Table"):
-        stoker.files(PHOTOS, labels="table.csv")
-    with pytest.raises(stoker.ConfigError):
-        stoker.files(str(root / "*" / "*.gif"))
-
-
-@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
-def test_tables(kind: str, tmp_path: Path) -> None:
-    table = [{"file": f"{i}.jpg", "class": "dog cat eel".split()[i % 3], "score": i / 4} for i in range(6)]
-    path = tmp_path / f"train.{kind}"
-    if kind == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in table))
-    elif kind == "parquet":
-        path = tmp_path / "train.parquet"
-        path.write_bytes((stored("files") / "manifest.parquet").read_bytes())
-        table = [{"file": f"{c}/{i}.jpg", "class": c, "score": i / 4} for i, c in enumerate("dog cat dog eel".split())]
-    else:
-        mark = "," if kind == "csv" else "\t"
-        lines = [mark.join(table[0]), *(mark.join(map(str, row.values())) for row in table)]
-        path.write_text("\n".join(lines) + "\n")
-    for i, row in enumerate(table):
-        (tmp_path / str(row["file"])).parent.mkdir(exist_ok=True)
-        (tmp_path / str(row["file"])).write_bytes(jpeg(i))
-    names = {"path": "path", "label": "label"} if kind == "parquet" else {"path": "file", "label": "class"}
-    found = stoker.Table(path, **names)
-    assert found.classes == ["cat", "dog", "eel"]
-    pictures = stoker.files([tmp_path / str(row["file"]) for row in table], labels=None)
-    for i, row in enumerate(table):
-        assert (found[i][0] == pictures[i][0]).all()
-        assert found.classes[found[i][1]] == row["class"]
-    more = found.select("label", "__key__", names["path"], *(["score"] if kind != "parquet" else []))
-    assert more[1]["__key__"] == more[1][names["path"]] == table[1]["file"]
-    if kind != "parquet":
-        assert more[3]["score"] == 0.75
-    assert len(stoker.Table(path, names["path"])[0]) == 1
-
-
-def test_tables_without_files(tmp_path: Path) -> None:
-    path = table(tmp_path)
-    found = stoker.Table(path)
-    assert found[1] == (PHOTOS[1].name, 1, 1.5, "note")
-    assert stoker.Table(path, label="none")[1] == (PHOTOS[1].name, "b", 1.5, "note")
-    assert stoker.Table(path, label="file").classes == [photo.name for photo in PHOTOS]
-    with pytest.raises(stoker.DataError, match="line 4 has no label"):
-        stoker.Table(path, label="note")
-    lines = tmp_path / "rows.jsonl"
-    lines.write_text('{"text": "a", "n": 1, "note": null}\n{"text": "b", "n": 2, "note": "here"}\n')
-    lacking = stoker.Table(lines)
-    assert lacking.fields == ["text", "n"]  # a column that some rows lack is left out
-    assert lacking.select("note", "n")[1] == {"note": "here", "n": 2}
-    assert stoker.Table(stored("parquet") / "lists.parquet").fields == ["id", "x"]
-
-
-def test_tables_that_make_no_sense_teach(tmp_path: Path) -> None:
-    path = table(tmp_path)
-    for wrong, word in (
-        ({"path": "fil"}, 'did you mean "file"'),
-        ({"path": "file", "label": "clas", "root": PHOTOS[0].parent}, 'did you mean "class"'),
-        ({"root": PHOTOS[0].parent}, "path="),
-        ({"transform": SMALL}, "path="),
-        ({"path": "file"}, PHOTOS[0].name),
-    ):
-        with pytest.raises(stoker.StokerError) as caught:
-            stoker.Table(path, **wrong)
-        assert word in str(caught.value), wrong
-    with pytest.raises(stoker.ConfigError, match="one table"):
-        stoker.Table([path, path], "file")
-
-
 # What is wrong is said at once.
 
 
@@ -653,91 +432,6 @@ def test_mixtures_have_fields_of_their_own(unzip: Any, tmp_path: Path) -> None:
     assert {"alpha", "other 1"} <= set(texts)
 
 
-def test_lines(tmp_path: Path) -> None:
-    dataset = stoker.LinesDataset(reviews(tmp_path))
-    objects = [
-        json.loads(line) for name in ("a.jsonl", "b.ndjson") for line in (tmp_path / name).open() if line.strip()
-    ]
-    assert len(dataset) == len(objects) == 11
-    assert dataset.fields == ["json"]
-    assert [dataset[i]["json"] for i in range(11)] == objects
-    chosen = stoker.LinesDataset(
-        [tmp_path / "a.jsonl"],
-        ["text", "of", stoker.Field("label", decode="int"), stoker.Field("inner", source="of", decode="json"), "json"],
-    )
-    for i in range(7):
-        text, of, label, inner, whole = (chosen[i][name] for name in ("text", "of", "label", "inner", "json"))
-        assert (text, label, inner, whole) == (objects[i]["text"], i, {"i": [i]}, objects[i])
-        assert json.loads(of) == inner
-
-
-def test_texts_are_samples_whole(tmp_path: Path) -> None:
-    for name, text in (("b.txt", "two\nlines"), ("a.md", "# one"), ("c.pdf", "left out")):
-        (tmp_path / name).write_text(text)
-    dataset = stoker.LinesDataset(tmp_path)
-    assert [dataset[i] for i in range(len(dataset))] == [{"text": "# one"}, {"text": "two\nlines"}]
-
-
-@pytest.mark.parametrize(
-    ("line", "stored", "said"),
-    [
-        (b'{"text": "caf\xe9"}', b"caf\xe9", "not UTF-8: byte 3 of 4 is 0xe9"),
-        (b'{"text": "a\\n\xff"}', b"a\n\xff", "not UTF-8: byte 2 of 3 is 0xff"),
-        (
-            b'{"text": "a\\ud800"}',
-            "a\ud800".encode("utf-8", "surrogatepass"),
-            r"an unpaired surrogate, \\ud800, at byte 1 of 4",
-        ),
-    ],
-)
-def test_texts_that_are_not_unicode_are_not_replaced(line: bytes, stored: bytes, said: str, tmp_path: Path) -> None:
-    (path := tmp_path / "a.jsonl").write_bytes(b'{"text": "fine"}\n' + line + b"\n")
-    dataset = stoker.LinesDataset(path, [Field("text", decode="bytes")])
-    got = [one for batch in stoker.DataLoader(dataset, batch_size=2) for one in batch["text"]]
-    assert got == [b"fine", stored]
-    with pytest.raises(stoker.DataError, match=said) as error:
-        list(stoker.DataLoader(stoker.LinesDataset(path, ["text"]), batch_size=2))
-    assert (error.value.where["shard"], error.value.where["sample"]) == (str(path), 1)
-
-
-def test_names_of_files_may_have_any_bytes(tmp_path: Path) -> None:
-    for root, classes in ((b"d\xff", [b"x\xfe", b"x\xff"]), (b"d\xfe", [b"y"])):
-        folder = os.path.join(os.fsencode(tmp_path), root)
-        for name in classes:
-            try:
-                os.makedirs(os.path.join(folder, name))
-            except OSError:
-                pytest.skip("this file system takes UTF-8 only")
-            with open(os.path.join(folder, name, b"1\xfd.jpg"), "wb") as file:
-                file.write(jpeg(0))
-        dataset = stoker.ImageFolder(os.fsdecode(folder))
-        assert dataset.classes == [os.fsdecode(name) for name in classes]
-        assert all(os.path.exists(path) for path, _ in dataset.samples)
-        assert len(list(stoker.DataLoader(dataset, batch_size=1))) == len(classes)
-        path = os.path.join(folder, classes[0], b"1\xfd.jpg")
-        with open(path, "wb") as file:
-            file.write(b"\xff" * len(jpeg(0)))
-        with pytest.raises(stoker.DataError) as caught:
-            list(stoker.DataLoader(dataset, batch_size=1))
-        assert os.fsencode(caught.value.where["file"]) == path
-
-
-def test_lines_that_are_damaged_have_a_place(tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"text": "a"}\n{"text": "b"\n{"other": 1}\n')
-    dataset = stoker.LinesDataset(path, ["text"])
-    assert dataset[0] == {"text": "a"}
-    for sample, words in ((1, "JSON"), (2, "other")):
-        with pytest.raises(stoker.DataError, match=words) as caught:
-            dataset[sample]
-        assert (caught.value.where["shard"], caught.value.where["sample"]) == (str(path), sample)
-    pictures = tmp_path / "pictures"
-    pictures.mkdir()
-    (pictures / "x.jpg").write_bytes(jpeg(0))
-    with pytest.raises(stoker.StokerError, match="text"):
-        stoker.LinesDataset(pictures)
-
-
 @pytest.mark.parametrize("kind", ["dict", "dict-snappy", "plain", "plain-snappy", "plain-crc", "mixed"])
 def test_pictures_in_one_page_of_parquet(unzip: Any, kind: str) -> None:
     """pyarrow puts up to 1,024 large values into one page, or one dictionary."""
@@ -749,27 +443,9 @@ def test_pictures_in_one_page_of_parquet(unzip: Any, kind: str) -> None:
 
 def test_notices_are_of_the_columns_that_are_wanted(unzip: Any, capfd: pytest.CaptureFixture[str]) -> None:
     path = unzip("parquet", "pictures-dict-snappy.parquet")
-    for columns, said in ((None, True), (["label"], False), (["image", "label"], False)):
+    for wanted, said in ((None, True), (["label"], False), (["image", "label"], False)):
         stoker._notice._said.clear()
         capfd.readouterr()
-        data = stoker.ParquetDataset(path, columns=columns)
-        assert data.fields == (columns or ["image", "label"])
+        data = stoker.ParquetDataset(path, columns=wanted)
+        assert data.fields == (wanted or ["image", "label"])
         assert ('"maybe" (null in 2 of 24 rows)' in capfd.readouterr().err) == said
-
-
-def test_a_pipe_in_the_place_of_an_index(tmp_path: Path) -> None:
-    """Nobody waits for what may be written into it: the index is built again."""
-    folder = make_folder(tmp_path / "data", 6)
-    kept = Path(os.environ["STOKER_CACHE"]) / "index"
-    before = set(kept.glob("*.idx"))
-
-    def read() -> list[list[bytes]]:
-        with stoker.DataLoader(stoker.ImageFolder(folder, SMALL), 3, output="numpy", timeout=20) as loader:
-            return [rows(images) for images, _ in loader]
-
-    expected = read()
-    (index,) = set(kept.glob("*.idx")) - before
-    index.unlink()
-    os.mkfifo(index)
-    assert read() == expected
-    assert index.is_file()

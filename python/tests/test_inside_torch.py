@@ -1,4 +1,4 @@
-"""stoker's loader in the worker processes of torch's DataLoader. Each in an interpreter of its own: they fork."""
+"""stoker's loader in the worker processes of torch's DataLoader, in an interpreter of its own, which forks them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from conftest import run_python
+from forms import long
 
 import stoker
 
 N = 50
 PROGRAM = """
-import sys
+import os, sys
 import torch.utils.data as data
 import stoker
 from stoker import transforms as T
@@ -50,34 +51,48 @@ class Single(data.Dataset):
     def __getitem__(self, index):
         return self.dataset[index]
 
-if __name__ == "__main__":
-    how, context = sys.argv[1:]
+def run(how, context):
     if how == "single":
         loader = data.DataLoader(Single(), 10, shuffle=True, num_workers=2, multiprocessing_context=context)
-        print(*(int(label) for _, labels in loader for label in labels))
+        print("single:", *(int(label) for _, labels in loader for label in labels))
     else:
         loader = data.DataLoader(Wrapped(how), batch_size=None, num_workers=2, multiprocessing_context=context)
         for line in loader:
-            print(line)
+            print(f"{{how}}: {{line}}")
+
+if __name__ == "__main__":
+    context, *hows = sys.argv[1:]
+    for how in hows:
+        if how == "world":
+            os.environ.update(RANK="1", WORLD_SIZE="3")
+        run(how, context)
+        os.environ.pop("RANK", None), os.environ.pop("WORLD_SIZE", None)
 """
+HOWS = ("", "own sampler", "random sampler", "ranks", "sampler", "world", "single")
 
 
-def run(folder: Path, tmp_path: Path, how: str, context: str = "fork", env: dict[str, str] | None = None) -> list[str]:
+def started(folder: Path, tmp_path: Path, context: str, *hows: str) -> dict[str, list[str]]:
+    """What was printed for each way to make the loader."""
     script = tmp_path / "program.py"
     script.write_text(PROGRAM.format(folder=str(folder)))
-    code = f"import runpy, sys; sys.argv = [{str(script)!r}, {how!r}, {context!r}]"
-    done = run_python(f"{code}; runpy.run_path(sys.argv[0], run_name='__main__')", env=env)
+    code = f"import runpy, sys; sys.argv = {[str(script), context, *hows]!r}"
+    done = run_python(f"{code}; runpy.run_path(sys.argv[0], run_name='__main__')")
     assert done.returncode == 0, done.stderr
-    return [str(line) for line in done.stdout.splitlines()]
+    found: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        how, _, words = line.partition(": ")
+        found.setdefault(how, []).append(words)
+    return found
 
 
-@pytest.mark.parametrize(
-    ("how", "context"), [("", "fork"), ("", "spawn"), ("own sampler", "fork"), ("random sampler", "fork")]
-)
-def test_a_loader_in_workers_is_refused(folder: Path, tmp_path: Path, how: str, context: str) -> None:
-    lines = sorted(run(folder, tmp_path, how, context))
+@pytest.fixture(scope="module")
+def forked(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return started(folder, tmp_path_factory.mktemp("forked"), "fork", *HOWS)
+
+
+def refused(lines: list[str]) -> None:
     assert len(lines) == 2, "no worker gives a sample"
-    for number, words in enumerate(lines):
+    for number, words in enumerate(sorted(lines)):
         assert words.startswith(
             f"refused: DataLoader: iterated in worker {number} of the 2 workers of a torch DataLoader;"
         )
@@ -86,18 +101,26 @@ def test_a_loader_in_workers_is_refused(folder: Path, tmp_path: Path, how: str, 
         assert f"rank={number}, world_size=2 here" in words
 
 
-def test_the_rank_that_a_worker_is_counts_those_of_the_world(folder: Path, tmp_path: Path) -> None:
-    lines = run(folder, tmp_path, "", env={"RANK": "1", "WORLD_SIZE": "3"})
-    for rank, line in zip((2, 3), sorted(lines), strict=True):
+@pytest.mark.parametrize("how", ["", "own sampler", "random sampler"])
+def test_a_loader_in_workers_is_refused(forked: dict[str, list[str]], how: str) -> None:
+    refused(forked[how])
+
+
+@long
+def test_a_loader_in_spawned_workers_is_refused(folder: Path, tmp_path: Path) -> None:
+    refused(started(folder, tmp_path, "spawn", "")[""])
+
+
+def test_the_rank_that_a_worker_is_counts_those_of_the_world(forked: dict[str, list[str]]) -> None:
+    for rank, line in zip((2, 3), sorted(forked["world"]), strict=True):
         assert f"rank={rank}, world_size=6 here" in line
 
 
 @pytest.mark.parametrize("how", ["ranks", "sampler"])
-def test_workers_that_say_who_they_are_share_the_samples(folder: Path, tmp_path: Path, how: str) -> None:
-    lines = run(folder, tmp_path, how)
-    assert sorted(int(word) for line in lines for word in line.split()) == list(range(N))
+def test_workers_that_say_who_they_are_share_the_samples(forked: dict[str, list[str]], how: str) -> None:
+    assert sorted(int(word) for line in forked[how] for word in line.split()) == list(range(N))
 
 
-def test_single_samples_are_read_in_workers(folder: Path, tmp_path: Path) -> None:
-    (line,) = run(folder, tmp_path, "single")
+def test_single_samples_are_read_in_workers(forked: dict[str, list[str]], folder: Path) -> None:
+    (line,) = forked["single"]
     assert sorted(map(int, line.split())) == sorted(stoker.ImageFolder(folder).targets)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +135,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"layout": "nchv"}, "did you mean 'nchw'"),
     ({"memory": -1}, "memory"),
     ({"memory": 1.5}, "memory"),
-    ({"collate_fn": lambda rows: rows}, "collate_fn"),
+    ({"collate_fn": 5}, "collate_fn"),
     ({"sampler": 3}, "sampler is of type int"),
     ({"sampler": [1, 2], "shuffle": True}, "exclude"),
     ({"sampler": [1, 2], "batch_sampler": [[1]]}, "exclude"),
@@ -164,10 +167,10 @@ def test_torchs_own_collate_is_what_happens_anyway(dataset: stoker.ImageFolder) 
 
 
 def test_other_datasets_are_named() -> None:
-    with pytest.raises(stoker.ConfigError, match="Mine"):
-        stoker.DataLoader(Mine())  # type: ignore[call-overload]
+    with pytest.raises(stoker.ConfigError, match="NoneType"):
+        stoker.DataLoader(None)  # type: ignore[call-overload]
     with pytest.raises(stoker.ConfigError, match="ImageFolder"):
-        stoker.DataLoader("data/train")  # type: ignore[call-overload]
+        stoker.DataLoader("data/train")
 
 
 def test_what_is_moot_is_said_once(dataset: stoker.ImageFolder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,6 +221,65 @@ def test_the_logger_takes_over_where_somebody_listens(
         stoker.DataLoader(dataset, in_order=False)
     assert "in_order" in caplog.text
     assert "in_order" not in capsys.readouterr().err
+
+
+LEVELS = """
+import logging, sys
+import stoker
+from stoker import _notice
+level, disabled, handler = sys.argv[1:]
+if handler:
+    logging.getLogger("stoker").addHandler(logging.StreamHandler(sys.stderr))
+if level:
+    logging.getLogger("stoker").setLevel(level)
+logging.disable(getattr(logging, disabled))
+_notice.say("a notice")
+_notice.warn("a warning")
+"""
+
+
+@pytest.mark.parametrize("handler", ["", "handler"])
+@pytest.mark.parametrize(
+    ("level", "disabled", "shown"),
+    [
+        ("", "NOTSET", ["notice", "warning"]),
+        ("DEBUG", "NOTSET", ["notice", "warning"]),
+        ("INFO", "NOTSET", ["notice", "warning"]),
+        ("WARNING", "NOTSET", ["warning"]),
+        ("CRITICAL", "NOTSET", []),
+        ("INFO", "INFO", ["warning"]),
+    ],
+)
+def test_the_level_of_the_logger_filters_with_and_without_a_handler(
+    level: str, disabled: str, shown: list[str], handler: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEVELS, level, disabled, handler],
+        env={**os.environ, "PYTHONPATH": str(Path(stoker.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line.removeprefix("stoker: ") for line in done.stderr.splitlines()] == [f"a {word}" for word in shown]
+
+
+@pytest.mark.parametrize("number", [1 << 63, (1 << 53) + 1, 10**400])
+def test_numbers_beyond_all_reason_are_refused_with_the_range(dataset: stoker.ImageFolder, number: int) -> None:
+    n = len(dataset)
+    makes: dict[str, Callable[[], Any]] = {
+        "num_samples": lambda: stoker.RandomSampler(dataset, replacement=True, num_samples=number),
+        "num_samples ": lambda: stoker.WeightedRandomSampler([1.0] * n, number),
+        "batch_size": lambda: stoker.BatchSampler(range(n), number, False),
+        "num_samples  ": lambda: stoker.DataLoader(dataset, 8, weights=[1.0] * n, num_samples=number),
+        "block": lambda: stoker.DataLoader(dataset, 8, "block", block=number),
+        "window": lambda: stoker.DataLoader(dataset, 8, "block", window=number),
+        "batch_size ": lambda: stoker.DataLoader(dataset, number),
+        "global_batch_size": lambda: stoker.DataLoader(dataset, global_batch_size=number),
+    }
+    for name, make in makes.items():
+        with pytest.raises(stoker.ConfigError, match=rf"{name.strip()} is {str(number)[:60]}") as caught:
+            make()
+        assert "from 1 to 2**53" in str(caught.value)
 
 
 def test_what_only_the_data_can_tell_is_told_at_once_too(folder: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 import textwrap
 import zlib
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 
 import pytest
 from conftest import run_python
+from forms import mostly
 
 import stoker
 from stoker import transforms as T
+from stoker._process import find
 
 MIB = 1 << 20
 SIDE = 10_000  # pixels: 286 MiB as they are decoded
@@ -54,6 +57,13 @@ def jpeg(side: int) -> bytes:
     return b"\xff\xd8" + segment(0xDB, bytes((0, *[1] * 64))) + frame + table + scan + data + b"\xff\xd9"
 
 
+def progressive() -> int:
+    """Bytes that decoding takes for a pixel of ``jpeg``: its coefficients with libjpeg-turbo; without it, Go's decoder
+    keeps larger ones, and the picture."""
+    version = subprocess.run([find(), "version"], capture_output=True, text=True, check=True)
+    return 2 if "libjpeg-turbo" in version.stdout else 5
+
+
 def peak(folder: Path, keywords: str, transform: str = "None") -> tuple[int, str]:
     """The most bytes that an engine had while it delivered the folder with four lanes, and what became of it."""
     done = run_python(
@@ -93,18 +103,18 @@ def store(folder: Path, name: str, data: bytes, copies: int) -> Path:
 IDLE = 96 * MIB  # what an engine with four lanes takes beside them, with a wide margin
 
 
-@pytest.mark.parametrize("kind", ["png", "gif", "jpeg"])
+@pytest.mark.parametrize("kind", mostly(["png", "gif", "jpeg"], "png", "jpeg"))
 def test_large_pictures_wait_for_one_another(tmp_path: Path, kind: str) -> None:
     """With less memory= than one of them takes, each is decoded alone; with room for two, two at once."""
     data = {"png": png, "gif": gif, "jpeg": jpeg}[kind](SIDE)
     assert len(data) < 400_000
-    one = 2 * SIDE * SIDE if kind == "jpeg" else PIXELS
-    folder = store(tmp_path / "all", {"jpeg": ".jpg"}.get(kind, ".png"), data, 6)
+    one = progressive() * SIDE * SIDE if kind == "jpeg" else PIXELS
+    folder = store(tmp_path / "all", {"jpeg": ".jpg"}.get(kind, ".png"), data, 4)
     crop = "T.Compose([T.RandomResizedCrop(32)])"
-    got, end = peak(folder, "6, memory='64MiB'", crop)
+    got, end = peak(folder, "4, memory='64MiB'", crop)
     assert end == "delivered"
     assert got < 1.25 * one + IDLE
-    got, end = peak(folder, f"6, memory={int(2.6 * one) + 64 * MIB}", crop)
+    got, end = peak(folder, f"4, memory={int(2.6 * one) + 64 * MIB}", crop)
     assert end == "delivered"
     assert got < 2.6 * one + 64 * MIB + IDLE
 

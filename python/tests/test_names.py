@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -36,10 +37,13 @@ TEST = re.compile(r"(?:Test|Benchmark|Fuzz)[A-Z]\w*")
 
 @functools.cache
 def tracked() -> list[str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=TOP, capture_output=True, text=True, check=True
-    )
-    return [name for name in listed.stdout.splitlines() if (TOP / name).is_file()]
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False).stdout.splitlines()
+    if not listed:  # a tree without git: all but hidden folders and what make builds
+        for folder, below, names in os.walk(TOP):
+            below[:] = [name for name in below if not name.startswith(".") and name not in ("build", "dist")]
+            listed += [(Path(folder) / name).relative_to(TOP).as_posix() for name in names]
+    return [name for name in listed if (TOP / name).is_file()]
 
 
 @functools.cache

@@ -127,7 +127,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("sampler", "words"), REFUSED)
 def test_what_is_no_id_is_told(dataset: stoker.ImageFolder, sampler: Any, words: str) -> None:
-    with stoker.DataLoader(dataset, 4, sampler=sampler) as loader, pytest.raises(stoker.ConfigError, match=words):
+    with pytest.raises(stoker.ConfigError, match=words), stoker.DataLoader(dataset, 4, sampler=sampler) as loader:
         next(iter(loader))
 
 

@@ -225,7 +225,7 @@ import stoker
 from pathlib import Path
 from stoker import _page
 
-loader = stoker.DataLoader(stoker.ImageFolder(sys.argv[1]), 8)
+loader = stoker.DataLoader(stoker.ImageFolder(sys.argv[1]), 8, output="numpy")
 list(loader)
 before = loader.stats()["client"]["batches"]
 def pages():

@@ -146,6 +146,7 @@ def test_states_that_do_not_fit() -> None:
         (sampler, {**state, "position": -1}, "position -1"),
         (sampler, {**state, "epoch": 0.5}, "its epoch is 0.5"),
         (sampler, {**state, "order": None}, "order"),
+        (sampler, {**state, "order": {**state["order"], "seed": "x"}}, "its seed is 'x', but a seed is an integer"),
         (sampler, {}, "lacks version, sampler, order, epoch, position"),
         (sampler, None, "NoneType"),
         (

@@ -140,6 +140,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"dataset": "0" * 32}, "dataset differs"),
     ({"pipeline": "0" * 16}, "transforms"),
     ({"seed": 5}, "seed=5"),
+    (
+        {"seed": "x"},
+        "its seed is 'x'\n  try: a seed is an integer from 0 to 2**64 - 1; pass what state_dict() returned",
+    ),
+    ({"seed": -1}, "its seed is -1"),
+    ({"seed": True}, "its seed is True"),
     ({"order": {"shuffle": "none"}}, "order differs"),
     ({"epoch": -1}, "its epoch is -1"),
     ({"epoch": "x"}, "its epoch is 'x'"),
@@ -160,6 +166,22 @@ def test_a_state_that_does_not_fit(dataset: stoker.ImageFolder, change: dict[str
             loader.load_state_dict(state)
         assert text in str(caught.value)
         assert rows(loader)[0][0] == 0
+
+
+def test_explain_names_the_last_step(dataset: stoker.ImageFolder) -> None:
+    for tail, last in (("pad", 6), ("drop", 5)):
+        with stoker.DataLoader(dataset, 8, True, seed=0, tail=tail) as loader:
+            assert len(loader.explain(last)["rows"]) in (2, 8)
+            for step in (last + 1, 999, 1 << 32):
+                with pytest.raises(stoker.ConfigError) as caught:
+                    loader.explain(step)
+                assert f"epoch 0 has no step {step}" in str(caught.value)
+                assert f"give a number from 0 to {last}" in str(caught.value)
+    with stoker.DataLoader(dataset, 8, True, seed=0) as loader:
+        loader.load_state_dict({**loader.state_dict(), "position": 16})
+        assert loader.explain(5)["rows"][0]["place"] == 40
+        with pytest.raises(stoker.ConfigError, match="give a number from 0 to 6"):
+            loader.explain(7)
 
 
 def test_all_reasons_at_once(dataset: stoker.ImageFolder) -> None:

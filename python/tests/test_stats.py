@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TOP, engine
+from conftest import TOP, engine, wait_until
 from PIL import Image
 
 import stoker
@@ -43,6 +43,8 @@ def test_a_closed_loader_tells_what_it_counted(folder: Path) -> None:
     loader = loader_of(folder)
     for _batch in loader:
         pass
+    # Four batches of the next epoch are made ahead.
+    wait_until(lambda: loader.stats()["decode"]["items"] == 50 + 4 * 8, "what is made ahead is not made")
     open_ = loader.stats()
     loader.close()
     loader.close()

@@ -19,11 +19,13 @@ from stoker import _errors
 from stoker._wire import MAX_FRAME, FrameError, Reader, pack
 
 PUBLIC = (
+    "AUTOTUNE "
     "Batch BatchSampler Benchmark BetonDataset ConfigError DataError DataLoader Diagnosis DistributedSampler "
     "EngineError Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset "
     "Profile Ragged RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError "
     "StokerError SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset "
-    "WeightedRandomSampler __version__ benchmark doctor files pack profile stats synthetic_like transforms tune "
+    "WeightedRandomSampler __version__ benchmark doctor files list_files pack profile stats synthetic_like transforms "
+    "tune "
     "verify_receipts"
 )
 
@@ -36,7 +38,7 @@ def test_exports_exactly_what_is_documented() -> None:
 
 def test_everything_public_is_documented() -> None:
     for name in stoker.__all__:
-        if name == "__version__":
+        if name in ("__version__", "AUTOTUNE"):
             continue
         thing = getattr(stoker, name)
         assert thing.__doc__, name
@@ -60,7 +62,7 @@ def test_dataloader_has_torchs_signature() -> None:
     assert added == set(
         "seed rank world_size tail on_bad max_bad max_bad_rate device output layout prefetch memory max_pixels "
         "global_batch_size block window streams weights balanced replacement num_samples "
-        "lengths bucket tokens pack long length_window cache tune".split()
+        "lengths bucket tokens pack long length_window cache tune native seeding batch_transform".split()
     )
     assert all(ours[name].kind == inspect.Parameter.KEYWORD_ONLY and ours[name].default is None for name in added)
 
@@ -176,7 +178,8 @@ def test_golden_frames(path: Path) -> None:
 def test_golden_frames_are_all_there() -> None:
     kinds = {json.loads(path.read_text())["type"] for path in GOLDEN}
     passes = "pass passed next slot batch batches end cancel".split()
-    assert kinds == {*passes, *"hello open opened progress close table stats ask told error".split()}
+    workers = "worker hired hire dismiss".split()
+    assert kinds == {*passes, *workers, *"hello open opened progress close table stats ask told error".split()}
 
 
 @pytest.mark.parametrize(
@@ -205,7 +208,7 @@ def test_the_errors_of_many_problems_are_one(folder: Path) -> None:
         "device": "cuda:0",
         "output": "tensorflow",
         "seed": -5,
-        "collate_fn": lambda rows: rows,
+        "collate_fn": 5,
         "sampler": 5,
     }
     with pytest.raises(stoker.ConfigError) as caught:

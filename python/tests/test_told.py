@@ -72,11 +72,35 @@ def test_a_folder_that_changed_before_its_loader(
     with pytest.raises(stoker.DataError) as caught:
         _loaded(dataset)
     assert caught.value.code == "changed"
-    assert "the data changed after the ImageFolder was made" in str(caught.value)
+    assert "the data changed after it was indexed for the ImageFolder" in str(caught.value)
     assert expected.lstrip(": ") in str(caught.value.cause)
     assert caught.value.where["file"] in expected
     assert "make the dataset again" in str(caught.value.hint)
     assert _loaded(stoker.ImageFolder(root)) in (11, 12, 13)
+
+
+def test_a_file_that_was_rewritten_in_place_before(tmp_path: Path) -> None:
+    """Its folder is as it was, so the dataset is made of the older index; a loader that reads the file notices. What
+    is said then is true, and names the file, although its engine has ended."""
+    root = make_folder(tmp_path / "d", 12)
+    path = root / "class1" / "0004.jpg"
+    for old in [*root.rglob("*.jpg"), *root.glob("*"), root]:
+        os.utime(old, ns=(1, 10**18))
+    assert len(stoker.ImageFolder(root)) == 12
+    body = path.read_bytes()
+    path.write_bytes(body)
+    os.utime(path, ns=(1, 10**18 + 10**9))
+    dataset = stoker.ImageFolder(root)
+    assert len(dataset) == 12
+    with pytest.raises(stoker.DataError, match="not the one that was indexed: it was written to") as caught:
+        _loaded(dataset)
+    assert caught.value.where["file"] == str(path)
+    for _ in range(2):
+        with pytest.raises(stoker.DataError, match="changed after it was indexed for the ImageFolder") as caught:
+            _loaded(dataset)
+        assert str(caught.value.cause) == f"{path} had changed since it was indexed"
+        assert caught.value.where["file"] == str(path)
+    assert _loaded(stoker.ImageFolder(root)) == 12
 
 
 def test_nothing_told_nothing_to_hold(tmp_path: Path) -> None:
@@ -257,6 +281,6 @@ def test_a_folder_of_shards_an_environment_and_a_table(tmp_path: Path) -> None:
     manifest = stoker.Table(table, path="path", label="label")
     assert len(mds) > len(manifest) == 4
     table.write_text("path,label\n" + "".join(rows[1:]))
-    with pytest.raises(stoker.DataError, match="the data changed after the Table was made") as caught:
+    with pytest.raises(stoker.DataError, match="the data changed after it was indexed for the Table") as caught:
         _loaded(manifest)
     assert "4 samples and has 3 now" in str(caught.value.cause)

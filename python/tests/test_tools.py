@@ -65,7 +65,8 @@ def test_no_fuzz_target_at_all_fails(tmp_path: Path) -> None:
 
 
 def parts(here: Path, *names: str) -> subprocess.CompletedProcess[str]:
-    (here / "Makefile").write_text(".PHONY: good other bad\ngood other:\n\t@echo ran $@\nbad:\n\t@false\n")
+    rules = "good other:\n\t@echo ran $@\nbad:\n\t@false\nburn:\n\t@python3 burn.py\n"
+    (here / "Makefile").write_text(".PHONY: good other bad burn\n" + rules)
     env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
     script = ["bash", str(TOP / "tools/parts.sh"), "all of it", *names]
     return subprocess.run(script, cwd=here, env=env, capture_output=True, text=True, timeout=60)
@@ -75,8 +76,19 @@ def test_parts_are_run_and_timed(tmp_path: Path) -> None:
     run = parts(tmp_path, "good", "good+other")
     assert run.returncode == 0, run.stderr
     assert run.stdout.count("ran good") == 2
-    table = [line.split(maxsplit=1)[1] for line in run.stdout.splitlines() if ":" in line]
-    assert table == ["good", "good+other", "all of it, set-up included"]
+    table = [line.split(maxsplit=2) for line in run.stdout.splitlines() if ":" in line]
+    assert [what for _, _, what in table] == ["good", "good+other", "all of it, set-up included"]
+
+
+def test_parts_show_the_time_of_processors(tmp_path: Path) -> None:
+    (tmp_path / "burn.py").write_text("import time\nwhile time.process_time() < 2.5: pass\n")
+    run = parts(tmp_path, "burn", "good")
+    assert run.returncode == 0, run.stderr
+    table = [line.split(maxsplit=2) for line in run.stdout.splitlines() if ":" in line]
+    burnt, idle, whole = [int(used[-2:]) for _, used, _ in table]
+    assert burnt >= 2
+    assert idle < burnt
+    assert whole >= burnt
 
 
 def test_a_part_that_fails_ends_the_run_with_the_table(tmp_path: Path) -> None:

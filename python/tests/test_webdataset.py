@@ -188,6 +188,34 @@ def test_with_epoch_in_batches(shards: str) -> None:
         assert len(list(loader)) == len(loader) == 13
 
 
+@pytest.mark.parametrize(
+    ("length", "more", "steps", "noticed"),
+    [
+        (96, {"batch_size": 8}, 12, None),
+        (100, {"batch_size": 8}, 13, "13 batches, 104 samples"),
+        (100, {"batch_size": 8, "drop_last": True}, 12, "12 batches, 96 samples"),
+        (100, {"batch_size": None}, 100, None),
+        (100, {"batch_size": 1}, 100, None),
+        (96, {"global_batch_size": 16, "rank": 1, "world_size": 2}, 12, None),
+        (100, {"global_batch_size": 16, "rank": 1, "world_size": 2}, 13, "13 batches, 104 samples"),
+    ],
+)
+def test_with_epoch_says_where_it_rounds(
+    shards: str,
+    length: int,
+    more: dict[str, Any],
+    steps: int,
+    noticed: str | None,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    dataset = stoker.WebDataset(shards).decode("pil").to_tuple("cls").with_epoch(length)
+    with stoker.DataLoader(dataset, **more) as loader:
+        assert len(list(loader)) == len(loader) == steps
+    notices = [line for line in capsys.readouterr().err.splitlines() if "with_epoch" in line]
+    assert len(notices) == (noticed is not None)
+    assert noticed is None or noticed in notices[0]
+
+
 def test_length_is_known_or_said(shards: str) -> None:
     dataset = stoker.WebDataset(shards).decode("pil").to_tuple("cls")
     assert len(dataset) == 30
@@ -219,28 +247,33 @@ def test_paths_of_all_kinds(shards: str) -> None:
 
 
 REFUSED: list[tuple[Any, str]] = [
-    (lambda d: d.map(print), "print"),
-    (lambda d: d.select(identity), "identity"),
-    (lambda d: d.slice(5), "slice"),
+    (lambda d: d.map("print"), "print"),
+    (lambda d: d.select(identity, "jpg"), "select"),
+    (lambda d: d.slice(-5), "slice"),
+    (lambda d: d.shuffle(10).slice(5), "others in each"),
+    (lambda d: d.compose(3), "compose"),
+    (lambda d: d.batched(2).compose(print), "compose"),
+    (lambda d: d.batched(2).select(identity), "select"),
+    (lambda d: d.batched(2, collation_fn=identity).unbatched(), "collation_fn"),
     (lambda d: d.repeat(2), "epoch"),
     (lambda d: d.unbatched(), "batched"),
     (lambda d: d.decode("rbg"), "did you mean 'rgb'"),
     (lambda d: d.decode("rgba"), "rgba"),
-    (lambda d: d.decode(print), "print"),
-    (lambda d: d.decode("pil", post=[print]), "post"),
+    (lambda d: d.decode(5), "5"),
+    (lambda d: d.decode("pil", post=["pil"]), "post"),
     (lambda d: d.to_tuple("jpg").decode("pil"), "to_tuple"),
     (lambda d: d.map_tuple(None), "to_tuple"),
     (lambda d: d.to_tuple("jpg").map_tuple(None, None), "2 transforms"),
-    (lambda d: d.to_tuple("jpg").map_tuple(lambda x: x), "lambda"),
+    (lambda d: d.to_tuple("jpg").map_tuple(dict), "dict"),
     (lambda d: d.to_tuple(), "names"),
-    (lambda d: d.map_dict(jpg=print), "map_dict(jpg=...)"),
+    (lambda d: d.map_dict(jpg=5), "map_dict(jpg=...)"),
     (lambda d: d.batched(0), "batchsize"),
     (lambda d: d.batched(2).batched(2), "already"),
-    (lambda d: d.batched(2, collation_fn=print), "collation_fn"),
+    (lambda d: d.batched(2, collation_fn=5), "collation_fn"),
     (lambda d: d.batched(2).shuffle(10), "shuffle"),
     (lambda d: d.shuffle(-1), "size"),
     (lambda d: d.with_epoch(0), "length"),
-    (lambda d: d.decode("pil", handler=print), "handler"),
+    (lambda d: d.decode("pil", handler="prnt"), "handler"),
 ]
 
 
@@ -253,7 +286,7 @@ def test_what_can_not_be_native_is_refused(shards: str, call: Any, text: str) ->
 
 def test_arguments_of_the_constructor(shards: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(stoker.ConfigError) as caught:
-        stoker.WebDataset(17, handler=print, resampled=True, select_files=identity, seed=-1)
+        stoker.WebDataset(17, handler="print", resampled=True, select_files=identity, seed=-1)
     for word in ("urls", "handler", "resampled", "select_files", "seed"):
         assert word in str(caught.value)
     with pytest.raises(stoker.ConfigError, match="YAML"):

@@ -42,7 +42,7 @@ def bad(name, array, code, what, **how):
 
 
 class Pipe(io.RawIOBase):
-    """What can not seek, so that zipfile writes its sizes behind the members."""
+    """A file that cannot seek, so zipfile writes its sizes after the members."""
 
     def __init__(self, path):
         self.f = open(path, "wb")
@@ -114,9 +114,9 @@ bad("thin.npy", np.zeros((3, 0), "f4"), "empty", "no element")
 with open("several.npy", "wb") as f:
     np.save(f, labels)
     np.save(f, labels)
-golden["several.npy"] = {"paths": ["several.npy"], "code": "damaged", "what": "bytes more"}
+golden["several.npy"] = {"paths": ["several.npy"], "code": "damaged", "what": "more bytes"}
 np.savez("scalar.npz", x=images, n=3)
-good("scalar.npz", ["scalar.npz"], x=images)  # n can not be a field
+good("scalar.npz", ["scalar.npz"], x=images)  # n cannot be a field
 np.savez("uneven.npz", x=images, y=labels[1:])
 golden["uneven.npz"] = {"paths": ["uneven.npz"], "code": "config", "what": "7 rows"}
 with zipfile.ZipFile("lzma.npz", "w", zipfile.ZIP_LZMA) as z:

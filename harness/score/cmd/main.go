@@ -24,7 +24,7 @@ import (
 type runCmd struct {
 	Python  string  `default:".venv/bin/python" help:"A Python with torch and torchvision."`
 	Stoker  string  `default:"build/stoker" help:"The command that is scored."`
-	Seeds   int     `default:"1" help:"How many seeds; the medians of their counts are held against the aims."`
+	Seeds   int     `default:"1" help:"How many seeds; the medians of their counts are compared with the aims."`
 	Seed    uint64  `default:"1" help:"The first of them."`
 	Rounds  int     `default:"1" help:"How often both jobs of a scenario are measured."`
 	Seconds float64 `default:"6" help:"How long each of them trains."`

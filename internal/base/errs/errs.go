@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Code names one kind of failure. It is stable: users and tests match on it.
@@ -81,8 +83,9 @@ type Where struct {
 	Shard  string `json:"shard,omitempty"`  // the stored file that holds several samples
 	Member string `json:"member,omitempty"` // the member of the shard
 	Field  string `json:"field,omitempty"`
-	Offset Number `json:"offset"` // bytes from the start of File or Shard
-	Sample Number `json:"sample"` // sample id
+	Offset Number `json:"offset"`          // bytes from the start of File or Shard
+	Sample Number `json:"sample"`          // sample id
+	Worker Number `json:"worker,omitzero"` // Python worker that made it, from 0
 	*Moment
 }
 
@@ -149,6 +152,9 @@ func (w Where) String() string {
 	if n, known := w.Sample.Get(); known {
 		add("sample %d", n)
 	}
+	if n, known := w.Worker.Get(); known {
+		add("worker %d", n)
+	}
 	if w.Moment != nil {
 		add("epoch %d, step %d, rank %d", w.Epoch, w.Step, w.Rank)
 	}
@@ -184,13 +190,36 @@ func (e *Error) Error() string {
 	if w := e.Where.String(); w != "" {
 		b.WriteString(" (" + w + ")")
 	}
-	if e.Cause != nil {
+	if e.Cause != nil && e.Cause.Error() != "" {
 		b.WriteString(": " + Plain(e.Cause.Error()))
 	}
 	return b.String()
 }
 
 func (e *Error) Unwrap() error { return e.Cause }
+
+// CodeError is an exception that the user's own code raised, as the cause of an Error;
+// or the end of the processes that ran it.
+type CodeError struct {
+	Kind      string // name of its type; Ended
+	Text      string // with the traceback
+	Pickle    string // the exception itself for Python, in base64; "": it cannot be pickled
+	Skippable bool   // on_bad may skip the sample
+}
+
+// Ended is the Kind of a sample at which processes ended. It has no text.
+const Ended = "ended"
+
+// InSeconds is d for a sentence: "0.5 s", "60 s".
+func InSeconds(d time.Duration) string {
+	tenths := math.Round(d.Seconds() * 10)
+	if tenths >= 100 || tenths == math.Trunc(tenths/10)*10 {
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+func (e *CodeError) Error() string { return e.Text }
 
 // From returns err as an *Error: itself if it is one, else a Bug that wraps it.
 func From(err error) *Error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // testdata/errors.json is the table that Python tests too: code -> [exit, exception].
@@ -44,5 +45,16 @@ func TestErrorText(t *testing.T) {
 	}
 	if CodeOf(errors.New("x")) != Bug {
 		t.Error("a foreign error is a bug of ours")
+	}
+}
+
+func TestInSeconds(t *testing.T) {
+	for want, d := range map[string]time.Duration{
+		"0.5 s": 512 * time.Millisecond, "1 s": 1003 * time.Millisecond, "1.5 s": 1500 * time.Millisecond,
+		"10 s": 9980 * time.Millisecond, "60 s": 60200 * time.Millisecond, "0 s": 0,
+	} {
+		if got := InSeconds(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
 	}
 }

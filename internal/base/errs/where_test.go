@@ -14,6 +14,7 @@ func TestJSONOfWhere(t *testing.T) {
 		`{"offset":-1,"sample":-1}`:                {},
 		`{"file":"x.jpg","offset":-1,"sample":-1}`: {File: "x.jpg"},
 		`{"file":"x.jpg","offset":0,"sample":0}`:   {File: "x.jpg", Offset: Known(0), Sample: Known(0)},
+		`{"offset":-1,"sample":3,"worker":0}`:      {Sample: Known(3), Worker: Known(0)},
 		`{"shard":"a.tar","member":"1.jpg","field":"jpg","offset":512,"sample":3,"epoch":1,"step":0,"rank":-2}`: {Shard: "a.tar", Member: "1.jpg", Field: "jpg", Offset: Known(512), Sample: Known(3), Moment: &Moment{1, 0, -2}},
 	} {
 		got, err := json.Marshal(w)
@@ -38,6 +39,7 @@ func TestZeroWhere(t *testing.T) {
 		"x.jpg":                   {File: "x.jpg"},
 		"x.jpg, offset 0":         {File: "x.jpg", Offset: Known(0)},
 		"shard a.tar, sample 7":   {Shard: "a.tar", Sample: Known(7), Offset: Known(-1)},
+		"sample 7, worker 2":      {Sample: Known(7), Worker: Known(2)},
 		"offset 9, sample 0":      {Offset: Known(9), Sample: Known(0)},
 		"epoch 2, step 1, rank 0": {Moment: &Moment{2, 1, 0}},
 	} {

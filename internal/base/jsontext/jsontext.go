@@ -1,4 +1,5 @@
-// Package jsontext keeps the bytes of texts in JSON that are not Unicode.
+// Package jsontext reads JSON that users wrote: texts that are not Unicode keep their
+// bytes, and the numbers that Python's json module adds to JSON are numbers (Valid).
 //
 // encoding/json silently replaces what it cannot represent by U+FFFD: bytes that
 // are not UTF-8, and escapes of half a surrogate pair such as \ud800. In data that
@@ -18,9 +19,9 @@ import (
 	"unicode/utf8"
 )
 
-// Error describes a text that is not Unicode.
+// Error describes a text that is not Unicode or, from Valid, what is not JSON.
 type Error struct {
-	Offset int    // of its first invalid byte, in the JSON
+	Offset int    // of the first invalid byte, in the JSON
 	What   string // "byte 0xff is not UTF-8", `\ud800 is half a surrogate pair`
 }
 

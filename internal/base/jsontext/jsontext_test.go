@@ -92,7 +92,10 @@ func TestName(t *testing.T) {
 // Whatever bytes come, nothing panics, and of valid JSON the members are those that
 // encoding/json finds.
 func FuzzMembers(f *testing.F) {
-	for _, s := range []string{`{"a": 1, "b" : [1, {"c": "}"}], "": "\"" , "d":null}`, "\xff", `{"a":1`, `{`, ` {} `, `{"a":{}}`, `"x"`} {
+	for _, s := range []string{
+		`{"a": 1, "b" : [1, {"c": "}"}], "": "\"" , "d":null}`, "\xff", `{"a":1`, `{`, ` {} `, `{"a":{}}`, `"x"`,
+		`{"\u0061\b\f\n\r\t\/\\": "\uD83d\ude00", "\u00e9": "é"}`, `{"\ud800": 1}`, `{"\udC00\u0041": 1}`, `{"\u12": 1, "\uzzzz": 2}`, "{\"\xff\": 1}", `{"a" : [[1, 2], {"b": {}}] ,"c":-1.5e3}`, `{"a"]`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

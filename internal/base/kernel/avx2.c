@@ -14,16 +14,25 @@
 #include <string.h>
 
 typedef struct {
-  __m256i half, down, up;
+  __m256i half, down, up, most;
 } consts;
 
 static inline consts consts_of(int prec, const int big) {
   return (consts){_mm256_set1_epi32(1 << prec >> 1), _mm256_set1_epi32(prec),
-                  _mm256_set1_epi32(big ? prec - 16 : 16 - prec)};
+                  _mm256_set1_epi32(big ? prec - 16 : 16 - prec), _mm256_set1_epi32((256 << prec) - 1)};
+}
+
+// within clamps a sum to those of the bytes 0 to 255.
+static inline __m256i within(__m256i sum, __m256i most) {
+  return _mm256_min_epi32(_mm256_max_epi32(sum, _mm256_setzero_si256()), most);
 }
 
 // join puts the results of two rows into the halves of each lane.
-static inline __m256i join(__m256i a, __m256i b, const consts *k, const int big) {
+static inline __m256i join(__m256i a, __m256i b, const consts *k, const int big, const int clamp) {
+  if (clamp) {
+    a = within(a, k->most);
+    b = within(b, k->most);
+  }
   a = _mm256_srlv_epi32(a, k->down);
   b = big ? _mm256_srlv_epi32(b, k->up) : _mm256_sllv_epi32(b, k->up);
   return _mm256_blend_epi16(a, b, 0xaa);
@@ -49,33 +58,33 @@ static inline __m256i h_sum(const uint8_t *p, const int32_t *off, const __m256i 
 }
 
 static inline void h_rows(const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi, const int pairs,
-                          const int big) {
+                          const int big, const int clamp) {
   const consts k = consts_of(h->prec, big);
   const __m256i dense = _mm256_setr_epi32(0, 1, 2, 4, 5, 6, 7, 7);
   const int32_t *off = h->off;
   const __m256i *w = (const __m256i *)h->coef;
   const uint8_t *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
   for (int g = 0; g < h->groups; g++, off += 2, w += pairs, lo += 6, hi += 6) {
-    __m256i a = join(h_sum(r0, off, w, pairs, k.half), h_sum(r1, off, w, pairs, k.half), &k, big);
-    __m256i b = join(h_sum(r2, off, w, pairs, k.half), h_sum(r3, off, w, pairs, k.half), &k, big);
+    __m256i a = join(h_sum(r0, off, w, pairs, k.half), h_sum(r1, off, w, pairs, k.half), &k, big, clamp);
+    __m256i b = join(h_sum(r2, off, w, pairs, k.half), h_sum(r3, off, w, pairs, k.half), &k, big, clamp);
     _mm256_storeu_si256((__m256i *)lo, _mm256_permutevar8x32_epi32(a, dense));
     _mm256_storeu_si256((__m256i *)hi, _mm256_permutevar8x32_epi32(b, dense));
   }
 }
 
 #define ROWS const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi
-static void h_1(ROWS) { h_rows(h, row, lo, hi, 1, 0); }
-static void h_2(ROWS) { h_rows(h, row, lo, hi, 2, 0); }
-static void h_3(ROWS) { h_rows(h, row, lo, hi, 3, 0); }
-static void h_4(ROWS) { h_rows(h, row, lo, hi, 4, 0); }
-static void h_n(ROWS) { h_rows(h, row, lo, hi, h->pairs, 0); }
-static void h_big(ROWS) { h_rows(h, row, lo, hi, h->pairs, 1); }
+static void h_1(ROWS) { h_rows(h, row, lo, hi, 1, 0, 0); }
+static void h_2(ROWS) { h_rows(h, row, lo, hi, 2, 0, 0); }
+static void h_3(ROWS) { h_rows(h, row, lo, hi, 3, 0, 0); }
+static void h_4(ROWS) { h_rows(h, row, lo, hi, 4, 0, 0); }
+static void h_n(ROWS) { h_rows(h, row, lo, hi, h->pairs, 0, 0); }
+static void h_big(ROWS) { h_rows(h, row, lo, hi, h->pairs, 1, 1); }
+static void h_clamp(ROWS) { h_rows(h, row, lo, hi, h->pairs, 0, 1); }
 
-// Eight elements at a time, whatever their pixel or channel: the first two taps of
-// each are within the 16 bytes from the base of its half. shared: so are all
-// others.
+// Eight elements at a time, of any pixel and channel: the first two taps of each are
+// within the 16 bytes from the base of its half. shared: so are all other taps.
 static inline void h_dense(const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi, const int c,
-                           const int pairs, const int shared, const int big) {
+                           const int pairs, const int shared, const int big, const int clamp) {
   const consts k = consts_of(h->prec, big);
   const __m256i step = _mm256_set1_epi8((char)(2 * c));
   const int32_t *off = h->off;
@@ -96,20 +105,24 @@ static inline void h_dense(const stk_hplan *h, const uint8_t *const row[4], uint
         a[r] = _mm256_add_epi32(a[r], _mm256_madd_epi16(_mm256_shuffle_epi8(s, at), w[t]));
       }
     }
-    _mm256_storeu_si256((__m256i *)lo + g, join(a[0], a[1], &k, big));
-    _mm256_storeu_si256((__m256i *)hi + g, join(a[2], a[3], &k, big));
+    _mm256_storeu_si256((__m256i *)lo + g, join(a[0], a[1], &k, big, clamp));
+    _mm256_storeu_si256((__m256i *)hi + g, join(a[2], a[3], &k, big, clamp));
   }
 }
 
-static void h_dense_1(ROWS) { h_dense(h, row, lo, hi, 3, 1, 1, 0); }
-static void h_dense_2(ROWS) { h_dense(h, row, lo, hi, 3, 2, 1, 0); }
-static void h_apart_2(ROWS) { h_dense(h, row, lo, hi, 3, 2, 0, 0); }
-static void h_apart_3(ROWS) { h_dense(h, row, lo, hi, 3, 3, 0, 0); }
-static void h_apart_n(ROWS) { h_dense(h, row, lo, hi, 3, h->pairs, 0, 0); }
-static void h_apart_big(ROWS) { h_dense(h, row, lo, hi, 3, h->pairs, 0, 1); }
-static void h_gray_2(ROWS) { h_dense(h, row, lo, hi, 1, 2, 0, 0); }
-static void h_gray_n(ROWS) { h_dense(h, row, lo, hi, 1, h->pairs, 0, 0); }
-static void h_gray_big(ROWS) { h_dense(h, row, lo, hi, 1, h->pairs, 0, 1); }
+static void h_dense_1(ROWS) { h_dense(h, row, lo, hi, 3, 1, 1, 0, 0); }
+static void h_dense_2(ROWS) { h_dense(h, row, lo, hi, 3, 2, 1, 0, 0); }
+static void h_apart_2(ROWS) { h_dense(h, row, lo, hi, 3, 2, 0, 0, 0); }
+static void h_apart_3(ROWS) { h_dense(h, row, lo, hi, 3, 3, 0, 0, 0); }
+static void h_apart_n(ROWS) { h_dense(h, row, lo, hi, 3, h->pairs, 0, 0, 0); }
+static void h_apart_clamp_3(ROWS) { h_dense(h, row, lo, hi, 3, 3, 0, 0, 1); }
+static void h_apart_clamp_4(ROWS) { h_dense(h, row, lo, hi, 3, 4, 0, 0, 1); }
+static void h_apart_clamp(ROWS) { h_dense(h, row, lo, hi, 3, h->pairs, 0, 0, 1); }
+static void h_apart_big(ROWS) { h_dense(h, row, lo, hi, 3, h->pairs, 0, 1, 1); }
+static void h_gray_2(ROWS) { h_dense(h, row, lo, hi, 1, 2, 0, 0, 0); }
+static void h_gray_n(ROWS) { h_dense(h, row, lo, hi, 1, h->pairs, 0, 0, 0); }
+static void h_gray_clamp(ROWS) { h_dense(h, row, lo, hi, 1, h->pairs, 0, 0, 1); }
+static void h_gray_big(ROWS) { h_dense(h, row, lo, hi, 1, h->pairs, 0, 1, 1); }
 
 static void prep_rgb(stk_lane *l, stk_hplan *h) {
   const stk_axis *a = h->axis;
@@ -125,16 +138,17 @@ static void prep_rgb(stk_lane *l, stk_hplan *h) {
     for (int p = 0; p < h->pairs; p++, d += 8) d[0] = d[1] = d[2] = d[3] = w[p];
   }
   static stk_hfunc *const runs[] = {h_1, h_2, h_3, h_4};
-  h->run = h->prec > 16 ? h_big : h->pairs <= 4 ? runs[h->pairs - 1] : h_n;
+  h->run = h->prec > 16 ? h_big : h->clamp ? h_clamp : h->pairs <= 4 ? runs[h->pairs - 1] : h_n;
 }
 
-// least is the smallest dword of each half, in all of its lanes.
+// least is the smallest dword of each half, copied to all of its lanes.
 static inline __m256i least(__m256i x) {
   x = _mm256_min_epi32(x, _mm256_shuffle_epi32(x, 0x4e));
   return _mm256_min_epi32(x, _mm256_shuffle_epi32(x, 0xb1));
 }
 
-// prep_dense reports whether the shuffles suffice. Lanes past the last pixel look where it does.
+// prep_dense reports whether the shuffles suffice. Lanes past the last pixel read
+// where that one does.
 static int prep_dense(stk_lane *l, stk_hplan *h) {
   static const uint8_t pixel[24] = {0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7};
   static const uint8_t channel[24] = {0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2};
@@ -179,6 +193,8 @@ static int prep_dense(stk_lane *l, stk_hplan *h) {
   if (reach > 15) return 0;
   if (h->prec > 16)
     h->run = c == 3 ? h_apart_big : h_gray_big;
+  else if (h->clamp)
+    h->run = c == 1 ? h_gray_clamp : pairs == 3 ? h_apart_clamp_3 : pairs == 4 ? h_apart_clamp_4 : h_apart_clamp;
   else if (c == 1)
     h->run = pairs == 2 ? h_gray_2 : h_gray_n;
   else if (pairs == 2)
@@ -199,7 +215,7 @@ void stk_avx2_hprep(stk_lane *l, stk_hplan *h) {
 
 typedef struct {
   const uint32_t *pair[STK_PAIRS];
-  __m256i w[STK_PAIRS], half, down;
+  __m256i w[STK_PAIRS], half, down, most;
 } rows;
 
 static inline void rows_of(rows *r, const uint32_t *const *pair, const uint32_t *wp, int npair, int prec) {
@@ -209,13 +225,14 @@ static inline void rows_of(rows *r, const uint32_t *const *pair, const uint32_t 
   }
   r->half = _mm256_set1_epi32(1 << prec >> 1);
   r->down = _mm256_set1_epi32(prec);
+  r->most = _mm256_set1_epi32((256 << prec) - 1);
 }
 
-static inline __m256i v_sum(const rows *r, const int npair, int e) {
+static inline __m256i v_sum(const rows *r, const int npair, const int clamp, int e) {
   __m256i a = r->half;
   for (int p = 0; p < npair; p++)
     a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_load_si256((const __m256i *)(r->pair[p] + e)), r->w[p]));
-  return _mm256_srlv_epi32(a, r->down);
+  return _mm256_srlv_epi32(clamp ? within(a, r->most) : a, r->down);
 }
 
 static inline void v_rows(uint8_t *out, STK_VERTICAL) {
@@ -223,8 +240,8 @@ static inline void v_rows(uint8_t *out, STK_VERTICAL) {
   rows_of(&r, pair, wp, npair, prec);
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   for (int e = 0; e < n; e += 32) {
-    const __m256i a = _mm256_packs_epi32(v_sum(&r, npair, e), v_sum(&r, npair, e + 8));
-    const __m256i b = _mm256_packs_epi32(v_sum(&r, npair, e + 16), v_sum(&r, npair, e + 24));
+    const __m256i a = _mm256_packs_epi32(v_sum(&r, npair, clamp, e), v_sum(&r, npair, clamp, e + 8));
+    const __m256i b = _mm256_packs_epi32(v_sum(&r, npair, clamp, e + 16), v_sum(&r, npair, clamp, e + 24));
     const __m256i x = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b), order);
     if (n - e >= 32) {
       _mm256_storeu_si256((__m256i *)(out + e), x);
@@ -236,17 +253,22 @@ static inline void v_rows(uint8_t *out, STK_VERTICAL) {
   }
 }
 
-#define BY_NUMBER(rows, ...)                               \
-  switch (npair) {                                         \
-  case 1: rows(__VA_ARGS__, pair, wp, 1, n, prec); return; \
-  case 2: rows(__VA_ARGS__, pair, wp, 2, n, prec); return; \
-  case 3: rows(__VA_ARGS__, pair, wp, 3, n, prec); return; \
-  }                                                        \
-  rows(__VA_ARGS__, pair, wp, npair, n, prec)
+// A sum that is clamped has more rows, as a rule: no loop of its own for each number.
+#define BY_NUMBER(rows, ...)                                  \
+  if (clamp) {                                                \
+    rows(__VA_ARGS__, pair, wp, npair, n, prec, 1);           \
+    return;                                                   \
+  }                                                           \
+  switch (npair) {                                            \
+  case 1: rows(__VA_ARGS__, pair, wp, 1, n, prec, 0); return; \
+  case 2: rows(__VA_ARGS__, pair, wp, 2, n, prec, 0); return; \
+  case 3: rows(__VA_ARGS__, pair, wp, 3, n, prec, 0); return; \
+  }                                                           \
+  rows(__VA_ARGS__, pair, wp, npair, n, prec, 0)
 
 static void v(uint8_t *out, STK_VERTICAL) {
   if (npair > STK_PAIRS) {
-    stk_base.v(out, pair, wp, npair, n, prec);
+    stk_base.v(out, pair, wp, npair, n, prec, clamp);
     return;
   }
   BY_NUMBER(v_rows, out);
@@ -266,8 +288,8 @@ static inline void put8(float *out, int left, __m256 x) {
   }
 }
 
-// Of 24 elements in three registers, lane i of register m has channel (2m + i) % 3: each
-// channel of 8 pixels is a blend of all three, in another order.
+// With 24 elements in three registers, lane i of register m has channel (2m + i) % 3:
+// each channel of 8 pixels is a blend of all three, in a different order.
 static inline void float_planes_rows(float *const out[3], const float *scale, const float *bias, STK_VERTICAL) {
   rows r;
   rows_of(&r, pair, wp, npair, prec);
@@ -281,7 +303,7 @@ static inline void float_planes_rows(float *const out[3], const float *scale, co
   }
   enum { L0 = 0x49, L1 = 0x92, L2 = 0x24 };  // lanes 0 3 6; 1 4 7; 2 5
   for (int e = 0, x = 0; e < n; e += 24, x += 8) {
-    const __m256i p = v_sum(&r, npair, e), q = v_sum(&r, npair, e + 8), t = v_sum(&r, npair, e + 16);
+    const __m256i p = v_sum(&r, npair, clamp, e), q = v_sum(&r, npair, clamp, e + 8), t = v_sum(&r, npair, clamp, e + 16);
     const __m256i c[3] = {_mm256_blend_epi32(_mm256_blend_epi32(p, q, L1), t, L2),
                           _mm256_blend_epi32(_mm256_blend_epi32(p, q, L2), t, L0),
                           _mm256_blend_epi32(_mm256_blend_epi32(p, q, L0), t, L1)};
@@ -300,7 +322,7 @@ static inline void floats_rows(float *out, const float *scale, const float *bias
   }
   for (int e = 0; e < n; e += 24)
     for (int i = 0; i < 24 && e + i < n; i += 8)
-      put8(out + e + i, n - e - i, affine(v_sum(&r, npair, e + i), _mm256_loadu_ps(s + i), _mm256_loadu_ps(b + i)));
+      put8(out + e + i, n - e - i, affine(v_sum(&r, npair, clamp, e + i), _mm256_loadu_ps(s + i), _mm256_loadu_ps(b + i)));
 }
 
 static void v_float_planes(float *const out[3], const float *scale, const float *bias, STK_VERTICAL) {
@@ -366,7 +388,8 @@ static void f32_rgb(const uint8_t *in, float *out, int n, const float *scale, co
   stk_base.f32_rgb(in, out, n - i, scale, bias);
 }
 
-// luma: weights of 16 bits do not fit pmaddwd's sign, so green's is split in two.
+// luma: 16-bit weights do not fit pmaddwd's signed operands, so green's is split in
+// two.
 static void luma(const uint8_t *rgb, uint8_t *out, int n) {
   __m128i at[3][3];
   channel_tables(at);
@@ -407,5 +430,5 @@ static void mirror(const uint8_t *in, uint8_t *out, int n, int c) {
 }
 
 const stk_target stk_avx2 = {"avx2", stk_avx2_weigh, stk_avx2_fix, stk_avx2_hprep, v, NULL, v_float_planes, v_floats,
-                             planes, f32, f32_rgb, luma, mirror, &stk_samples_avx2};
+                             planes, f32, f32_rgb, luma, mirror, &stk_samples_avx2, &stk_colours_avx2, stk_warp_avx2};
 #endif

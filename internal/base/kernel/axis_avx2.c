@@ -1,6 +1,6 @@
-// An axis's weights in AVX2, which the targets above it take too: four outputs
-// side by side. Within an output every operation is the plain one's, in its
-// order, so all bits are.
+// An axis's weights in AVX2, which higher targets use too: four outputs side by side.
+// The operations of an output are the plain code's, in its order, so all bits are
+// equal.
 #include "stk.h"
 
 #ifdef __x86_64__
@@ -8,8 +8,19 @@
 #pragma GCC optimize("O3", "fp-contract=off")
 #include <immintrin.h>
 
+// keys is the cubic of axis.c.
+static inline __m256d keys(__m256d x) {
+#define K(v) _mm256_set1_pd(v)
+  const __m256d near = _mm256_add_pd(_mm256_mul_pd(_mm256_mul_pd(_mm256_sub_pd(_mm256_mul_pd(K(1.5), x), K(2.5)), x), x), K(1));
+  const __m256d line = _mm256_add_pd(_mm256_mul_pd(K(-0.5), x), K(2.5));
+  const __m256d far = _mm256_add_pd(_mm256_mul_pd(_mm256_sub_pd(_mm256_mul_pd(line, x), K(4)), x), K(2));
+  const __m256d in = _mm256_and_pd(far, _mm256_cmp_pd(x, K(2), _CMP_LT_OQ));
+  return _mm256_blendv_pd(in, near, _mm256_cmp_pd(x, K(1), _CMP_LT_OQ));
+#undef K
+}
+
 static inline double weigh_taps(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt,
-                                const int most_taps) {
+                                const int most_taps, const int cubic) {
   const __m256d scale = _mm256_set1_pd(f->scale), support = _mm256_set1_pd(f->support), inv = _mm256_set1_pd(f->inv);
   const __m256d first = _mm256_set1_pd(f->at);
   const __m256d half = _mm256_set1_pd(0.5), one = _mm256_set1_pd(1), zero = _mm256_setzero_pd();
@@ -29,7 +40,8 @@ static inline double weigh_taps(const stk_filter *f, int i, int n, double *w, in
     __m256d sum = zero, tap = _mm256_cvtepi32_pd(a);
     for (int j = 0; j < most_taps; j++) {
       __m256d d = _mm256_mul_pd(_mm256_add_pd(_mm256_sub_pd(tap, center), half), inv);
-      d = _mm256_max_pd(_mm256_sub_pd(one, _mm256_andnot_pd(sign, d)), zero);
+      d = _mm256_andnot_pd(sign, d);
+      d = cubic ? keys(d) : _mm256_max_pd(_mm256_sub_pd(one, d), zero);
       d = _mm256_and_pd(d, _mm256_cmp_pd(tap, end, _CMP_LT_OQ));
       sum = _mm256_add_pd(sum, d);
       _mm256_storeu_pd(w + SIDE * j, d);
@@ -49,11 +61,12 @@ static inline double weigh_taps(const stk_filter *f, int i, int n, double *w, in
 }
 
 double stk_avx2_weigh(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt) {
+  if (f->cubic) return weigh_taps(f, i, n, w, start, cnt, f->taps, 1);
   switch (f->taps) {
-  case 3: return weigh_taps(f, i, n, w, start, cnt, 3);
-  case 4: return weigh_taps(f, i, n, w, start, cnt, 4);
+  case 3: return weigh_taps(f, i, n, w, start, cnt, 3, 0);
+  case 4: return weigh_taps(f, i, n, w, start, cnt, 4, 0);
   }
-  return weigh_taps(f, i, n, w, start, cnt, f->taps);
+  return weigh_taps(f, i, n, w, start, cnt, f->taps, 0);
 }
 
 static inline int32_t greatest(__m128i x) {
@@ -61,8 +74,8 @@ static inline int32_t greatest(__m128i x) {
   return _mm_cvtsi128_si32(_mm_max_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
 }
 
-// fix4: at most four taps. The weights of an output are one number of 64 bits; those of
-// zero before the first are shifted out of it.
+// fix4: at most four taps, of a triangle: no weight is negative. The weights of an output are one 64-bit number; leading
+// zero weights are shifted out of it.
 static inline void fix4(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w, const int taps) {
   const __m256d one = _mm256_set1_pd(1 << a->prec), half = _mm256_set1_pd(0.5);
   const __m128i zero = _mm_setzero_si128(), four = _mm_set1_epi32(4);
@@ -102,7 +115,7 @@ static inline void fix4(stk_lane *l, const stk_filter *f, stk_axis *a, const dou
     for (int x = 1; x < a->n; x++) pair[x] = pair[2 * x];
   }
   const __m128i low = _mm_sub_epi32(zero, lo);
-  stk_axis_bound(a, -greatest(low), greatest(hi), greatest(worst));
+  stk_axis_bound(a, -greatest(low), greatest(hi), 0, greatest(worst));
 }
 
 void stk_avx2_fix(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w) {

@@ -10,7 +10,7 @@
 
 #pragma GCC optimize("O3", "fp-contract=off")
 
-// Sums are unsigned so that those of absurd sizes wrap as in the Go twin.
+// Sums are unsigned so that those of impossible sizes wrap as in the Go twin.
 static inline uint8_t clip(uint32_t sum, int prec) {
   int32_t v = (int32_t)sum >> prec;
   return v < 0 ? 0 : v > 255 ? 255 : (uint8_t)v;
@@ -102,11 +102,12 @@ void stk_base_hprep(stk_lane *l, stk_hplan *h) {
   (void)l;
   h->run = h->c == 1 ? h1 : h3;
 #ifdef __SSE2__
-  if (h->c == 3 && h->axis->safe) h->run = h3_sse2;
+  if (h->c == 3 && !h->clamp) h->run = h3_sse2;
 #endif
 }
 
-static void v(uint8_t *out, const uint32_t *const *pair, const uint32_t *w, int npair, int n, int prec) {
+static void v(uint8_t *out, const uint32_t *const *pair, const uint32_t *w, int npair, int n, int prec, int clamp) {
+  (void)clamp;  // always
   const uint32_t half = 1u << prec >> 1;
   enum { B = 64 };
   int i = 0;
@@ -166,7 +167,7 @@ static void mirror(const uint8_t *in, uint8_t *out, int n, int c) {
 }
 
 #define BASE(name, samples) \
-  {name, stk_axis_weigh, stk_axis_fix, stk_base_hprep, v, NULL, NULL, NULL, planes, f32, f32_rgb, luma, mirror, samples}
+  {name, stk_axis_weigh, stk_axis_fix, stk_base_hprep, v, NULL, NULL, NULL, planes, f32, f32_rgb, luma, mirror, samples, &stk_colours_base, stk_warp_base}
 
 const stk_target stk_base = BASE("base", &stk_samples_base);
 #ifdef STK_VECTORS

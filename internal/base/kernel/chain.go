@@ -3,7 +3,8 @@ package kernel
 // Which steps may change places, become one, or be left out is decided in this
 // file and nowhere else. Each rule keeps every pixel, to the bit:
 //
-//   - A crop moves in front of crops, flips and greys, and of a pad as far as the
+//   - A crop moves in front of crops, flips, greys and colours that need nothing of other
+//     pixels, and of a pad as far as the
 //     padding that is left can still be made from the pixels that are left: it
 //     always can for constant padding and edges unless only padding is left, for
 //     reflections only if no padding is left. Never in front of a resize, which
@@ -24,19 +25,19 @@ type size struct{ w, h int }
 // rect is a region of a picture, in pixels.
 type rect struct{ x, y, w, h int }
 
-// mirrored is where a part begins that began at x, once the whole is mirrored.
+// mirrored is where a part that began at x begins after the whole is mirrored.
 func mirrored(x, part, whole int) int { return whole - x - part }
 
-// result is the size of what the step gives, of a picture of at.
+// result is the size of the step's result for a picture of size at.
 func (s *Step) result(at size) size {
 	switch s.Op {
-	case OpCrop, OpResize, OpPad:
+	case OpCrop, OpResize, OpPad, OpAffine, OpPerspective:
 		return size{s.W, s.H}
 	}
 	return at
 }
 
-// idle says whether the step gives the picture that it is given.
+// idle reports whether the step leaves the picture unchanged.
 func (s *Step) idle(at size, c int) bool {
 	switch s.Op {
 	case OpResize:
@@ -46,16 +47,15 @@ func (s *Step) idle(at size, c int) bool {
 	case OpGray:
 		return s.C == 1 && c == 1
 	}
-	return false
+	return s.Op.colour() && s.unchanging(c) || s.Op == OpSharpness && s.N == 1 || s.Op == OpBlur && s.leaves() ||
+		s.Op == OpErase && (s.W == 0 || s.H == 0)
 }
 
-// before rewrites b, a region of what the step gives, to the region of what it is
-// given, in, and the step to what it then is. It says false, and changes nothing,
-// where no such region gives the same pixels.
+// before moves a region in front of the step: it turns b, a region of the step's result,
+// into the region of its input, in, and the step into what it then is. It returns false,
+// and changes nothing, if no such region gives the same pixels.
 func (s *Step) before(in size, b *rect) bool {
 	switch s.Op {
-	case OpGray:
-		return true
 	case OpFlipH:
 		b.x = mirrored(b.x, b.w, in.w)
 		return true
@@ -64,18 +64,18 @@ func (s *Step) before(in size, b *rect) bool {
 		return true
 	case OpCrop:
 		*b = rect{s.X + b.x, s.Y + b.y, b.w, b.h}
-		s.X, s.Y, s.W, s.H = 0, 0, b.w, b.h // now takes everything
+		s.X, s.Y, s.W, s.H = 0, 0, b.w, b.h // it now takes the whole input
 		return true
 	case OpPad:
 		return s.beforePad(in, b)
 	}
-	return false
+	return s.Op.local()
 }
 
-// beforePad takes a region of a padded picture apart: the part that is picture,
-// and the padding around it. Edges stay edges, because padding is left only on a
-// side where the region begins outside; reflections would need pixels that the
-// region does not hold. The picture may begin left of what is shown, or above it.
+// beforePad splits a region of a padded picture into the part that is picture and the
+// padding around it. Edges stay edges, because padding is left only on a side where the
+// region begins outside; reflections would need pixels that the region does not contain.
+// The picture may begin to the left of the region, or above it.
 func (s *Step) beforePad(in size, b *rect) bool {
 	x0, x1 := max(b.x, s.X), min(b.x+b.w, s.X+in.w)
 	y0, y1 := max(b.y, s.Y), min(b.y+b.h, s.Y+in.h)
@@ -92,35 +92,38 @@ func (s *Step) beforePad(in size, b *rect) bool {
 	return true
 }
 
-// Chain is the steps of one picture, kept short while it grows, by the rules
-// above: a leading crop of a JPEG decodes only its region. The zero value has to
-// be Reset. Its memory is reused from picture to picture. One goroutine at a time.
+// Chain is the steps of one picture, kept short by the rules above: a leading crop of a
+// JPEG decodes only its region. The zero value must be Reset first. Its memory is reused
+// for the next picture. One goroutine at a time may use it.
 type Chain struct {
 	source  size
 	steps   []Step
-	sizes   []size // sizes[i] is what step i is given
-	w, h, c int    // what the chain gives
+	sizes   []size // sizes[i] is the input of step i
+	w, h, c int    // the chain's result
+
+	Owner uint8 // of the steps that are added; Reset sets it to 0
 }
 
 // Reset begins the chain of a picture of w x h pixels and c channels.
 func (g *Chain) Reset(w, h, c int) {
 	g.source = size{w, h}
 	g.steps, g.sizes = g.steps[:0], g.sizes[:0]
-	g.w, g.h, g.c = w, h, c
+	g.w, g.h, g.c, g.Owner = w, h, c, 0
 }
 
 // Size is the picture after all steps.
 func (g *Chain) Size() (w, h, c int) { return g.w, g.h, g.c }
 
-// Steps are what is left to do, in order, until the chain is changed.
+// Steps are the remaining steps, in order, valid until the chain is changed.
 func (g *Chain) Steps() []Step { return g.steps }
 
 func (g *Chain) add(s Step) {
+	s.Owner = g.Owner
 	g.steps = append(g.steps, s)
 	g.measure()
 }
 
-// measure works out the sizes anew, from the source on.
+// measure computes the sizes again, from the source on.
 func (g *Chain) measure() {
 	g.sizes = g.sizes[:0]
 	at := g.source
@@ -142,7 +145,7 @@ func (g *Chain) insert(i int, s Step) {
 // Crop keeps only a box, which must be inside the picture.
 func (g *Chain) Crop(x, y, w, h int) {
 	b := rect{x, y, w, h}
-	at := size{g.w, g.h} // what b is a part of
+	at := size{g.w, g.h} // b is a part of it
 	i := len(g.steps)    // b comes after step i-1
 	for b != (rect{0, 0, at.w, at.h}) {
 		if i == 0 || !g.steps[i-1].before(g.sizes[i-1], &b) {
@@ -156,8 +159,8 @@ func (g *Chain) Crop(x, y, w, h int) {
 	g.measure()
 }
 
-// dropIdle removes the pads and crops that a crop moving past has left without
-// work. A resize is never passed, so that its size is still right.
+// dropIdle removes the pads and crops that a crop moving past them made idle. A crop
+// never passes a resize, so the resize's size stays right.
 func (g *Chain) dropIdle() {
 	at := g.source
 	for i := 0; i < len(g.steps); {
@@ -227,16 +230,26 @@ func (g *Chain) Gray(c int) {
 	g.add(next)
 }
 
+// Apply adds a step that keeps the size: a colour, OpSharpness, OpBlur, OpErase, or a step of a sum.
+func (g *Chain) Apply(s Step) {
+	if !s.idle(size{g.w, g.h}, g.c) {
+		g.add(s)
+	}
+}
+
 // Region is a box with fractions of pixels.
 type Region struct{ X, Y, W, H float64 }
 
-// Origin is where r, a region of the chain's result, is in the picture that the
-// chain is given: the way back through every step. Outside of that picture is
-// padding.
+// Origin is the position of r, a region of the chain's result, in the chain's input: the
+// way back through every step. Positions outside that picture are padding.
 func (g *Chain) Origin(r Region) Region {
 	for i := len(g.steps) - 1; i >= 0; i-- {
 		s, in := &g.steps[i], g.sizes[i]
 		switch s.Op {
+		case OpSum: // the picture that was kept is a part of it
+			for g.steps[i].Op != OpKeep {
+				i--
+			}
 		case OpCrop:
 			r.X, r.Y = r.X+float64(s.X), r.Y+float64(s.Y)
 		case OpPad:
@@ -245,11 +258,35 @@ func (g *Chain) Origin(r Region) Region {
 			r.X = float64(in.w) - r.X - r.W
 		case OpFlipV:
 			r.Y = float64(in.h) - r.Y - r.H
+		case OpAffine, OpPerspective:
+			r = s.Map.bounds(r)
 		case OpResize:
-			// A product is divided before anything is added to it: nothing to fuse.
+			// The product is divided before the addition, so nothing can be fused.
 			r.X, r.W = r.X*float64(in.w)/float64(s.W), r.W*float64(in.w)/float64(s.W)
 			r.Y, r.H = r.Y*float64(in.h)/float64(s.H), r.H*float64(in.h)/float64(s.H)
 		}
 	}
 	return r
+}
+
+// Reads is the region of the chain's input that its steps read: their leading crop, or
+// all of it.
+func (g *Chain) Reads() (x, y, w, h int) {
+	if len(g.steps) > 0 && g.steps[0].Op == OpCrop {
+		s := &g.steps[0]
+		return s.X, s.Y, s.W, s.H
+	}
+	return 0, 0, g.source.w, g.source.h
+}
+
+// Within makes the chain read the region x, y, w, h of its input as if that were the
+// whole of it. The region must have all that the chain Reads.
+func (g *Chain) Within(x, y, w, h int) {
+	if len(g.steps) > 0 && g.steps[0].Op == OpCrop {
+		g.steps[0].X -= x
+		g.steps[0].Y -= y
+	}
+	g.source = size{w, h}
+	g.dropIdle()
+	g.measure()
 }

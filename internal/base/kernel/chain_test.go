@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -16,7 +17,7 @@ type asking struct {
 // grow asks for one random step.
 func (c *asking) grow(t *rapid.T) {
 	at := size{c.w, c.h}
-	switch rapid.IntRange(0, 6).Draw(t, "step") {
+	switch rapid.IntRange(0, 11).Draw(t, "step") {
 	case 0, 1:
 		b := rect{w: rapid.IntRange(1, at.w).Draw(t, "w"), h: rapid.IntRange(1, at.h).Draw(t, "h")}
 		b.x, b.y = rapid.IntRange(0, at.w-b.w).Draw(t, "x"), rapid.IntRange(0, at.h-b.h).Draw(t, "y")
@@ -47,6 +48,23 @@ func (c *asking) grow(t *rapid.T) {
 		n := rapid.SampledFrom([]int{1, 3}).Draw(t, "channels")
 		c.asked = append(c.asked, Step{Op: OpGray, C: n})
 		c.Gray(n)
+	case 7:
+		s := anyBlur(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "blur"), 1)), at.w, at.h)
+		c.asked = append(c.asked, s)
+		c.Apply(s)
+	case 10:
+		s := anyErase(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "erase"), 1)), at.w, at.h)
+		c.asked = append(c.asked, s)
+		c.Apply(s)
+	case 8, 9:
+		s := anyColour(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "colour"), 1)))
+		c.asked = append(c.asked, s)
+		c.Apply(s)
+	case 11:
+		for _, s := range anySum(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "sum"), 1)), at.w, at.h) {
+			c.asked = append(c.asked, s)
+			c.Apply(s)
+		}
 	}
 }
 
@@ -73,16 +91,20 @@ func TestChainEqualsStepByStep(t *testing.T) {
 		if err := lane.Run(&Job{Src: p, Steps: c.steps, Dst: fused}); err != nil {
 			t.Fatalf("%v\nasked %+v\ncomposed %+v", err, c.asked, c.steps)
 		}
-		for i := range c.asked {
-			w, h, n, err := ResultSize(c.asked[i:i+1], p.W, p.H, p.C)
+		for i := 0; i < len(c.asked); {
+			last := i + 1 // a sum is one
+			for c.asked[i].Op == OpKeep && c.asked[last-1].Op != OpSum {
+				last++
+			}
+			w, h, n, err := ResultSize(c.asked[i:last], p.W, p.H, p.C)
 			if err != nil {
 				t.Fatal(err)
 			}
 			next := Pixels{Pix: make([]byte, w*h*n), W: w, H: h, C: n}
-			if err := lane.Run(&Job{Src: p, Steps: c.asked[i : i+1], Dst: next.Pix}); err != nil {
+			if err := lane.Run(&Job{Src: p, Steps: c.asked[i:last], Dst: next.Pix}); err != nil {
 				t.Fatal(err)
 			}
-			p = next
+			p, i = next, last
 		}
 		if p.W != c.w || p.H != c.h || p.C != c.c {
 			t.Fatalf("%d x %d x %d, step by step %d x %d x %d", c.w, c.h, c.c, p.W, p.H, p.C)
@@ -159,4 +181,40 @@ func TestChainIsShort(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestChainWithin: a chain gives the same bytes of any region that has what it reads.
+func TestChainWithin(t *testing.T) {
+	lane := NewLane()
+	defer lane.Close()
+	rapid.Check(t, func(t *rapid.T) {
+		p := Pixels{W: rapid.IntRange(1, 40).Draw(t, "picture w"), H: rapid.IntRange(1, 40).Draw(t, "picture h"), C: 3}
+		p.Pix = make([]byte, p.W*p.H*p.C)
+		for i := range p.Pix {
+			p.Pix[i] = byte(i * i >> 3)
+		}
+		var c asking
+		c.Reset(p.W, p.H, p.C)
+		for range rapid.IntRange(0, 6).Draw(t, "steps") {
+			c.grow(t)
+		}
+		want, got := make([]byte, c.w*c.h*c.c), make([]byte, c.w*c.h*c.c)
+		if err := lane.Run(&Job{Src: p, Steps: c.steps, Dst: want}); err != nil {
+			t.Fatal(err)
+		}
+		x, y, w, h := c.Reads()
+		left, top := rapid.IntRange(0, x).Draw(t, "left"), rapid.IntRange(0, y).Draw(t, "top")
+		part := Pixels{W: rapid.IntRange(x+w, p.W).Draw(t, "right") - left, H: rapid.IntRange(y+h, p.H).Draw(t, "bottom") - top, C: 3}
+		for row := range part.H {
+			at := ((top+row)*p.W + left) * 3
+			part.Pix = append(part.Pix, p.Pix[at:at+3*part.W]...)
+		}
+		c.Within(left, top, part.W, part.H)
+		if err := lane.Run(&Job{Src: part, Steps: c.steps, Dst: got}); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(want, got) {
+			t.Fatalf("%+v of a part: other bytes", c.steps)
+		}
+	})
 }

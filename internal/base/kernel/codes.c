@@ -9,11 +9,11 @@
 
 #include <stdlib.h>
 
-enum { LONGEST = 64 };  // a depth of n takes a sum of Fibonacci's n-th number
+enum { LONGEST = 64 };  // depth n needs a sum of at least the n-th Fibonacci number
 
 typedef struct {
   int64_t count;
-  int symbol;  // -1: the one that stands for nothing
+  int symbol;  // -1: the leaf that stands for no symbol
 } leaf;
 
 static int by_count(const void *a, const void *b) {
@@ -22,7 +22,7 @@ static int by_count(const void *a, const void *b) {
   return x->symbol < 0 ? -1 : y->symbol < 0 ? 1 : y->symbol - x->symbol;
 }
 
-// depths counts the leaves of each depth.
+// depths counts the leaves at each depth.
 static void depths(const leaf *leaves, int n, int *of_depth) {
   int64_t sum[257];
   int up[2 * 257], depth[257];
@@ -62,7 +62,7 @@ void stk_code_make(stk_code *c, const int64_t *count, int n) {
   for (int s = 0; s < n; s++)
     if (count[s]) leaves[used++] = (leaf){count[s], s};
   memset(c, 0, sizeof *c);
-  if (used == 1) leaves[used++] = (leaf){1, 0};  // a table without codes is none
+  if (used == 1) leaves[used++] = (leaf){1, 0};  // a table needs at least one code
   qsort(leaves, (size_t)used, sizeof *leaves, by_count);
   depths(leaves, used, of_depth);
   shorten(of_depth);

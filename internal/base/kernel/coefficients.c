@@ -1,13 +1,13 @@
 //go:build stoker_libjpeg
 
-// Pictures of several scans, and others that libjpeg alone reads, as tokens: out of its
-// coefficients.
+// Pictures of several scans, and others that only libjpeg reads, as tokens made from
+// its coefficients.
 #include "index.h"
 #include "libjpeg.h"
 
 enum { MOST_AC = 15 };  // bits
 
-// Bytes that the coefficients of a picture may take.
+// The limit of a picture's coefficients, in bytes.
 enum { MOST_COEFFICIENTS = 96 << 20 };
 
 static uint32_t *coefficient_tokens(stk_lane *l, const JCOEF *block, int64_t *count, uint32_t *t) {
@@ -33,8 +33,8 @@ static uint32_t *coefficient_tokens(stk_lane *l, const JCOEF *block, int64_t *co
   return t;
 }
 
-// coefficient_mcu reads an MCU. Blocks beyond the picture's edge are not shown
-// and cost least as copies of the last DC coefficient.
+// coefficient_mcu reads an MCU. Blocks outside the picture are not shown; they cost
+// least as copies of the last DC coefficient.
 static void coefficient_mcu(stk_index *x, stk_edge *edge) {
   const struct jpeg_decompress_struct *c = &x->l->libjpeg->c;
   const int64_t row = x->next / x->cols, col = x->next % x->cols;
@@ -67,8 +67,8 @@ void stk_coefficients_band(stk_index *x) {
   }
 }
 
-// layout finds which blocks an MCU has. One component goes block by block,
-// whatever its sampling factors say.
+// layout decides which blocks an MCU has. A scan of one component goes block by
+// block, whatever its sampling factors are.
 static void layout(stk_index *x, const struct jpeg_decompress_struct *c) {
   x->comps = c->num_components;
   x->blocks = 0;
@@ -84,7 +84,7 @@ static void layout(stk_index *x, const struct jpeg_decompress_struct *c) {
       stk_fail(x->l, STK_UNSUPPORTED, "sampling factors that do not fit into one scan");
     for (int b = 0; b < h * v; b++) x->part[x->blocks++] = (stk_part){.comp = i, .x = b % h, .y = b / h, .h = h, .v = v};
   }
-  // What the picture becomes: baseline, unless its quantisation tables are of 16 bits.
+  // The result is baseline, unless its quantisation tables have 16 bits.
   x->sof = M_SOF0;
   for (int i = 0; i < NUM_QUANT_TBLS; i++)
     for (int k = 0; c->quant_tbl_ptrs[i] && k < BLOCK; k++)

@@ -13,8 +13,8 @@ import "C"
 
 import "unsafe"
 
-// CopyOut copies src to dst, which is as long, for a reader on another core: the
-// bytes do not pass through this core's caches.
+// CopyOut copies src to dst, of equal length, for a reader on another core: the bytes do
+// not go through this core's caches.
 func CopyOut(dst, src []byte) {
 	n := min(len(dst), len(src))
 	C.stk_copy_out((*C.uint8_t)(unsafe.SliceData(dst)), (*C.uint8_t)(unsafe.SliceData(src)), C.size_t(n))

@@ -2,5 +2,5 @@
 
 package kernel
 
-// CopyOut copies src to dst, which is as long.
+// CopyOut copies src to dst, of equal length.
 func CopyOut(dst, src []byte) { copy(dst, src) }

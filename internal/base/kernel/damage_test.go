@@ -432,7 +432,7 @@ func TestScansWithRestartMarkers(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case !errors.As(err, &unsupported) || !strings.Contains(err.Error(), "libjpeg62-turbo-dev"):
+		case !errors.As(err, &unsupported) || !strings.Contains(err.Error(), "libjpeg-dev"):
 			t.Errorf("%v is not an UnsupportedError that says what to install", err)
 		}
 	})

@@ -1,6 +1,6 @@
-// The inverse DCT, written plainly: the reference of dct.h's vectors, what they fall
-// back to where numbers are beyond any picture's, and all there is where compilers
-// have no vectors.
+// The inverse DCT in plain C: the reference of dct.h's vectors, their fallback for
+// numbers beyond those of real pictures, and the only form if the compiler has no
+// vectors.
 #include "dct.h"
 
 #pragma GCC optimize("O3")
@@ -8,7 +8,7 @@
 static int16_t wrap16(int32_t v) { return (int16_t)(uint16_t)(uint32_t)v; }
 
 // transform is the one-dimensional inverse DCT of eight numbers, before its shift.
-// Sums wrap, as those of vectors do.
+// Sums wrap, like those of vectors.
 static inline void transform(const int16_t in[8], int32_t out[8], int shift) {
   const int32_t round = 1 << shift >> 1;
   const uint32_t z2 = (uint32_t)in[2], z3 = (uint32_t)in[6];
@@ -41,7 +41,7 @@ void stk_dct_block(const int16_t *block, const uint16_t *quant, uint8_t *out, pt
     int16_t in[8];
     int32_t sums[8];
     for (int r = 0; r < 8; r++) in[r] = wrap16(block[r * QUAD_ROW + c] * (int16_t)quant[8 * r + c]);
-    // Here libjpeg's vectors have a way of their own, which wraps.
+    // libjpeg's vectors treat this case differently, and wrap.
     if (!flat) transform(in, sums, CONST_BITS - PASS1_BITS);
     for (int r = 0; r < 8; r++)
       mid[r][c] = flat ? wrap16(in[0] * (1 << PASS1_BITS)) : (int16_t)saturate(sums[r], INT16_MAX);
@@ -53,9 +53,9 @@ void stk_dct_block(const int16_t *block, const uint16_t *quant, uint8_t *out, pt
   }
 }
 
-// Eight one-dimensional transforms side by side: number i of transform c at i * 8 + c. Written for
-// compilers to make vectors of: int16 times a constant of 16 bits is what they widen well.
-// It does not wrap nor saturate. corner: numbers 4 to 7 are zero.
+// Eight one-dimensional transforms side by side: number i of transform c is at i * 8
+// + c. The form is one that compilers vectorise: they widen int16 times a 16-bit
+// constant well. It neither wraps nor saturates. corner: numbers 4 to 7 are zero.
 static inline __attribute__((always_inline)) void eight(const int16_t *restrict in, int16_t *restrict out, const int shift, const int corner) {
   const int32_t round = 1 << shift >> 1;
   for (int c = 0; c < 8; c++) {
@@ -64,8 +64,8 @@ static inline __attribute__((always_inline)) void eight(const int16_t *restrict 
     const int16_t i6 = corner ? 0 : in[48 + c], i7 = corner ? 0 : in[56 + c];
     const int32_t t3 = i2 * (FIX_0_541 + FIX_0_765) + i6 * FIX_0_541, t2 = i2 * FIX_0_541 + i6 * (FIX_0_541 - FIX_1_847);
     const int32_t t0 = (i0 + i4) * (1 << CONST_BITS) + round, t1 = (i0 - i4) * (1 << CONST_BITS) + round;
-    // The odd part, each output a sum of its own: see odd_part of dct.h for the steps that make
-    // these constants.
+    // The odd part, each output as one sum: see odd_part in dct.h for the steps that
+    // give these constants.
     const int32_t o0 = i1 * (FIX_1_175 - FIX_0_390 + FIX_1_501 - FIX_0_899) + i3 * FIX_1_175 +
                        i5 * (FIX_1_175 - FIX_0_390) + i7 * (FIX_1_175 - FIX_0_899);
     const int32_t o1 = i1 * FIX_1_175 + i3 * (FIX_1_175 - FIX_1_961 + FIX_3_072 - FIX_2_562) +
@@ -85,8 +85,8 @@ static inline __attribute__((always_inline)) void eight(const int16_t *restrict 
   }
 }
 
-// TAME is what the sum of a column's inputs may come to, so that with its greatest factor, 1.39 * 2^PASS1_BITS,
-// it and the sum of two such are int16.
+// TAME is the largest sum of a column's inputs for which the sum times its largest
+// factor, 1.39 * 2^PASS1_BITS, and the sum of two such products fit into int16.
 enum { TAME = 2900 };
 
 void stk_dct_tame(const int16_t *block, const uint16_t *quant, int reach, uint8_t *out, ptrdiff_t stride) {

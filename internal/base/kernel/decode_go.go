@@ -9,14 +9,14 @@ import (
 	"io"
 )
 
-// maxScans bounds the walks over a picture that a file of few bytes can cause;
-// jpeg.c has the same limit, and another for large pictures.
+// maxScans limits the passes over a picture that a small file can cause; libjpeg.c has
+// the same limit, and another for large pictures.
 const maxScans = 300
 
-// decodeGo decodes a whole JPEG: to one channel where it has one component, else
-// to RGB. What the plain decoder does not take, progressive pictures and CMYK
-// above all, the standard library decodes. That rounds its DCT otherwise than
-// libjpeg: samples differ by 3 at most.
+// decodeGo decodes a whole JPEG: to one channel if it has one component, otherwise to
+// RGB. The standard library decodes what the plain decoder does not, mainly progressive
+// pictures and CMYK. Its DCT rounds differently from libjpeg's: samples differ by at
+// most 3.
 func decodeGo(j *Job, h *header) (Pixels, Way, error) {
 	if f, taken := readFrame(j.JPEG); taken {
 		f.strict = j.Strict
@@ -60,7 +60,7 @@ func checkScans(b []byte) error {
 		case m == mSOS && len(seg) > 1:
 			if seg[0] == 1 && len(table) > 1 && blocks[seg[1]] > 1 && interval > 0 {
 				return UnsupportedError("a JPEG of several scans with restart markers, which only the C kernel with libjpeg-turbo decodes: " +
-					"build stoker with a C compiler and libjpeg-turbo (Debian: libjpeg62-turbo-dev)")
+					"build stoker with a C compiler and libjpeg-turbo (Debian and Ubuntu: libjpeg-dev)")
 			}
 			for c := seg[1:min(len(seg), 1+2*int(seg[0]))]; len(c) >= 2; c = c[2:] {
 				if t := table[c[0]]; t > 15 || !tables[t] && !scanned[c[0]] {
@@ -76,7 +76,8 @@ func checkScans(b []byte) error {
 	return nil
 }
 
-// behindData finds the marker that ends the entropy-coded data at at, restart markers passed.
+// behindData finds the marker that ends the entropy-coded data at at, past restart
+// markers.
 func behindData(b []byte, at int) (m byte, next int, ok bool) {
 	for ; at+1 < len(b); at++ {
 		if m = b[at+1]; b[at] == 0xff && m != 0 && m != 0xff && (m < mRST0 || m > mRST0+7) {
@@ -86,13 +87,13 @@ func behindData(b []byte, at int) (m byte, next int, ok bool) {
 	return 0, at, false
 }
 
-// decodeStandard leaves a JPEG to the standard library.
+// decodeStandard decodes a JPEG with the standard library.
 func decodeStandard(b []byte, h *header) (Pixels, error) {
 	if h.Arithmetic && libjpegVersion() != "" {
 		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which the Go kernel does not decode; " + kernelEnv + " selects that kernel: unset it")
 	}
 	if h.Arithmetic {
-		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which only the C kernel with libjpeg-turbo decodes: build stoker with a C compiler and libjpeg-turbo (Debian: libjpeg62-turbo-dev)")
+		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which only the C kernel with libjpeg-turbo decodes: build stoker with a C compiler and libjpeg-turbo (Debian and Ubuntu: libjpeg-dev)")
 	}
 	if n := bytes.Count(b[h.scan:], []byte{0xff, 0xda}); n > maxScans {
 		return Pixels{}, FormatError(fmt.Sprintf("%d scans for %d x %d pixels", n+1, h.W, h.H))
@@ -148,7 +149,7 @@ func fromRGBA(m *image.RGBA) Pixels {
 	return p
 }
 
-// fromYCbCr is what the plain decoder makes of samples.
+// fromYCbCr converts samples as the plain decoder does.
 func fromYCbCr(m *image.YCbCr) Pixels {
 	s := m.Bounds().Size()
 	p := newPixels(s.X, s.Y, 3)

@@ -24,8 +24,8 @@ static void on_error(j_common_ptr c) {
 
 static void on_output(j_common_ptr c) { (void)c; }
 
-// A picture of 4 channels is stored as it is: inverted CMYK, or, with space
-// JCS_YCCK, converted, both with Adobe's marker.
+// A picture of 4 channels is stored unchanged: inverted CMYK or, with space JCS_YCCK,
+// converted; both with Adobe's marker.
 static void configure(struct jpeg_compress_struct *c, int channels, int quality, int hs, int vs, int restart,
                       int flags, int space, jpeg_scan_info *scans) {
   c->in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 4 ? JCS_CMYK : JCS_RGB;
@@ -58,10 +58,10 @@ static void configure(struct jpeg_compress_struct *c, int channels, int quality,
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 
-// The version is that of the headers, of which a static library never is another.
+// The version is that of the headers; a static library always has the same.
 const char *stk_libjpeg_version(void) { return "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION); }
 
-// stk_encode writes into *out, which the caller frees, or a text into msg.
+// stk_encode writes to *out, which the caller frees, or an error text to msg.
 int stk_encode(const uint8_t *pix, int w, int h, int channels, int quality, int hs, int vs, int restart,
                int flags, int space, uint8_t **out, unsigned long *nout, char *msg) {
   struct jpeg_compress_struct c;

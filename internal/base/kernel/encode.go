@@ -2,25 +2,26 @@ package kernel
 
 import "fmt"
 
-// EncodeJPEG encodes p at a quality of 1 to 100. subsampling is "4:4:4",
-// "4:2:2", "4:2:0", "4:4:0" or "4:1:1", and does not matter for one channel;
-// restart is the restart interval in MCUs, 0 for none. The kernel without
-// libjpeg-turbo knows 4:2:0 without restarts only, and says so.
+// EncodeJPEG encodes p at a quality of 1 to 100. subsampling is "4:4:4", "4:2:2",
+// "4:2:0", "4:4:0" or "4:1:1", and does not matter for one channel; restart is the
+// restart interval in MCUs, 0 for none. Without libjpeg-turbo, only 4:2:0 without
+// restarts is supported; anything else is an error.
 func EncodeJPEG(p Pixels, quality int, subsampling string, restart int) ([]byte, error) {
 	return encode(p, encodeOptions{quality: quality, subsampling: subsampling, restart: restart})
 }
 
-// EncodeOptimized is EncodeJPEG with Huffman tables made for the picture, some
-// percent smaller. The kernel without libjpeg-turbo has the usual tables only.
+// EncodeOptimized is EncodeJPEG with Huffman tables made for the picture, a few percent
+// smaller. Without libjpeg-turbo the tables are the usual ones.
 func EncodeOptimized(p Pixels, quality int, subsampling string) ([]byte, error) {
 	return encode(p, encodeOptions{quality: quality, subsampling: subsampling, optimize: HasLibjpeg})
 }
 
-// encodeOptions are EncodeJPEG's and, for tests, what else libjpeg can write.
+// encodeOptions are the arguments of EncodeJPEG and, for tests, everything else that
+// libjpeg can write.
 type encodeOptions struct {
 	quality     int
 	subsampling string
-	hs, vs      int // in its place: the first component's sampling factors, the others' are 1
+	hs, vs      int // instead: the first component's sampling factors; the others' are 1
 	restart     int
 	progressive bool
 	optimize    bool // Huffman tables made for the picture

@@ -8,9 +8,9 @@ import (
 	"image/jpeg"
 )
 
-// HasLibjpeg says that libjpeg-turbo is built in: build tag stoker_libjpeg. Where
-// it is not, pictures that are not the kernel's own are decoded by the standard
-// library, and all are encoded by it.
+// HasLibjpeg reports whether libjpeg-turbo is built in, by the build tag stoker_libjpeg.
+// Without it, the standard library encodes all pictures, and decodes those that the
+// kernel does not.
 const HasLibjpeg = false
 
 func libjpegVersion() string { return "" }

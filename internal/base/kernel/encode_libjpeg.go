@@ -3,8 +3,7 @@
 package kernel
 
 /*
-#cgo !stoker_shared LDFLAGS: -l:libjpeg.a -lm
-#cgo stoker_shared LDFLAGS: -ljpeg -lm
+#cgo LDFLAGS: -ljpeg -lm
 #include <stdlib.h>
 #include "stk.h"
 */
@@ -12,15 +11,15 @@ import "C"
 
 import "unsafe"
 
-// What jpeglib.h calls JCS_RGB and JCS_YCCK.
+// JCS_RGB and JCS_YCCK of jpeglib.h.
 const (
 	spaceRGB  = 2
 	spaceYCCK = 5
 )
 
-// HasLibjpeg says that libjpeg-turbo is built in: build tag stoker_libjpeg. It is
-// linked in, so that nobody looks for it at run time; where only the shared
-// library is installed, stoker_shared besides links that.
+// HasLibjpeg reports whether libjpeg-turbo is built in, by the build tag stoker_libjpeg.
+// An engine that is linked statically contains it; another one needs the system's at run
+// time.
 const HasLibjpeg = true
 
 func libjpegVersion() string { return C.GoString(C.stk_libjpeg_version()) }

@@ -29,6 +29,8 @@ func targets() []string {
 type engine struct {
 	lane  *C.stk_lane
 	job   *C.stk_job
+	ops   []*Step // memory of the planner's
+	owner [maxSteps]uint8
 	stock bool // everything by libjpeg, for tests and comparisons
 	anew  bool // Huffman tables are made for each picture, for comparisons
 }
@@ -69,7 +71,7 @@ func (e *engine) run(j *Job, h *header) error {
 		j.Way = WayOwn
 	}
 	if j.Timed {
-		j.Spent = Spent{time.Duration(e.job.decode_ns), time.Duration(e.job.write_ns), time.Duration(e.job.all_ns)}
+		j.Spent = e.spent(0)
 	}
 	return e.failure(code)
 }
@@ -83,8 +85,8 @@ func (e *engine) call(jpeg, src, dst []byte) C.int {
 	return code
 }
 
-// runRest is run for a JPEG that only libjpeg would take, where that is not built
-// in: the twin decodes all of it, and the passes, which are planned, read pixels.
+// runRest is run for a JPEG that only libjpeg would decode, if libjpeg is not built in:
+// the twin decodes all of it, and the planned passes read its pixels.
 func (e *engine) runRest(j *Job, h *header) error {
 	j.Way = WayGo
 	began := time.Now()
@@ -99,12 +101,33 @@ func (e *engine) runRest(j *Job, h *header) error {
 	c.components = 0
 	code := e.call(nil, p.Pix, j.Dst)
 	if j.Timed {
-		j.Spent = Spent{decode, time.Duration(c.write_ns), decode + time.Duration(c.all_ns)}
+		j.Spent = e.spent(decode)
 	}
 	return e.failure(code)
 }
 
-// failure is the error of a call that ended so.
+// spent is the times of the job that has run, before which decode passed in decoding.
+func (e *engine) spent(decode time.Duration) Spent {
+	c := e.job
+	s := Spent{Decode: decode + time.Duration(c.decode_ns), Write: time.Duration(c.write_ns), All: decode + time.Duration(c.all_ns)}
+	ops := c.op[:c.nop]
+	for i := range ops {
+		// Steps in one table share its time.
+		first, sharing := int(ops[i].with), 0
+		for k := range ops {
+			if int(ops[k].with) == first {
+				sharing++
+			}
+		}
+		s.Own[e.owner[i]%Owners] += time.Duration(ops[first].ns) / time.Duration(max(1, sharing))
+	}
+	for i := range c.erased[:c.nerased] {
+		s.Own[int(c.erased[i].owner)%Owners] += time.Duration(c.erased[i].ns)
+	}
+	return s
+}
+
+// failure is the error for a return code of C.
 func (e *engine) failure(code C.int) error {
 	switch code {
 	case C.STK_OK:
@@ -130,11 +153,11 @@ func (e *engine) index(dst, jpeg []byte, h *header, o IndexOptions) ([]byte, Ind
 	code := C.stk_index_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)), &r)
 	runtime.KeepAlive(jpeg)
 	if code == C.STK_ELSEWHERE {
-		if _, _, err := decodeGo(&Job{JPEG: jpeg}, h); err != nil { // damaged files are called damaged
+		if _, _, err := decodeGo(&Job{JPEG: jpeg}, h); err != nil { // damage is reported before the kind
 			return dst, Indexed{}, err
 		}
 		return dst, Indexed{}, UnsupportedError("a JPEG that is progressive, CMYK, in several scans or of unusual sampling: rewriting it with restart markers needs libjpeg-turbo, which is not built in; " +
-			"install its headers and static library (Debian's libjpeg62-turbo-dev) and build stoker again, or pack it as it is")
+			"install it with its headers (Debian and Ubuntu: libjpeg-dev) and build stoker again, or pack it as it is")
 	}
 	if err := e.failure(code); err != nil {
 		return dst, Indexed{}, err
@@ -148,9 +171,9 @@ func (e *engine) index(dst, jpeg []byte, h *header, o IndexOptions) ([]byte, Ind
 
 // plan folds the steps into passes and writes them where C reads them.
 func (e *engine) plan(j *Job, h *header) error {
-	var p planner
+	p := planner{ops: e.ops[:0]}
 	if j.JPEG != nil {
-		p.jpeg(h, j.Gray)
+		p.decode(h, j.Gray)
 	} else {
 		p.raw(j.Src.W, j.Src.H, j.Src.C)
 	}
@@ -171,7 +194,34 @@ func (e *engine) plan(j *Job, h *header) error {
 	for i := range p.n + 1 {
 		copyPass(&c.pass[i], &p.pass[i])
 	}
+	c.nop = C.int32_t(len(p.ops))
+	for i, s := range p.ops {
+		e.owner[i] = s.Owner
+		c.op[i] = C.stk_op{op: C.int32_t(s.Op), c: C.int32_t(s.C), x: C.int32_t(s.X), y: C.int32_t(s.Y), w: C.int32_t(s.W), h: C.int32_t(s.H), n: C.double(s.N)}
+		if s.Op == OpAffine || s.Op == OpPerspective {
+			copyWarp(&c.op[i].warp, s)
+		}
+		for k, from := range s.Perm {
+			c.op[i].perm[k], c.op[i].fill[k] = C.uint8_t(from), C.uint8_t(s.Fill[k])
+		}
+	}
+	c.nerased = C.int32_t(len(j.Out.Erased))
+	for i := range j.Out.Erased {
+		copyErased(&c.erased[i], &j.Out.Erased[i])
+	}
+	clear(p.ops) // keeps no reference to the caller's steps
+	e.ops = p.ops
 	return nil
+}
+
+func copyErased(d *C.stk_erased, e *Erased) {
+	*d = C.stk_erased{
+		box:   [4]C.int32_t{C.int32_t(e.X), C.int32_t(e.Y), C.int32_t(e.W), C.int32_t(e.H)},
+		noise: flag(e.Noise), owner: C.int32_t(e.Owner), key: C.uint64_t(e.Key),
+	}
+	for i := range e.Bias {
+		d.scale[i], d.bias[i] = C.float(e.Scale[i]), C.float(e.Bias[i])
+	}
 }
 
 func copyPass(d *C.stk_pass, s *pass) {
@@ -179,15 +229,31 @@ func copyPass(d *C.stk_pass, s *pass) {
 		c_in: C.int32_t(s.cIn), c_out: C.int32_t(s.cOut),
 		gray_pre: flag(s.grayPre), gray_post: C.int32_t(s.grayPost),
 		bx: C.int32_t(s.box.x), by: C.int32_t(s.box.y), bw: C.int32_t(s.box.w), bh: C.int32_t(s.box.h),
-		resample: flag(s.resample), nearest: flag(s.filter == Nearest), draft: flag(s.draft),
+		resample: flag(s.resample), filter: C.int32_t(s.filter), draft: flag(s.draft),
 		rw: C.int32_t(s.rw), rh: C.int32_t(s.rh),
 		pre_h: flag(s.preH), pre_v: flag(s.preV),
 		wx: C.int32_t(s.win.x), wy: C.int32_t(s.win.y), ww: C.int32_t(s.win.w), wh: C.int32_t(s.win.h),
 		post_h: flag(s.postH), post_v: flag(s.postV),
+		whole: C.int32_t(s.whole), op: C.int32_t(s.op), nop: C.int32_t(s.nop), needs: C.int32_t(s.needs), needer: C.int32_t(s.needer),
+		erase: C.int32_t(s.erase), nerase: C.int32_t(s.nerase),
 		pad: flag(s.pad), mode: C.int32_t(s.mode),
 		px: C.int32_t(s.out.x), py: C.int32_t(s.out.y), pw: C.int32_t(s.out.w), ph: C.int32_t(s.out.h),
 	}
 	for i, v := range s.fill {
+		d.fill[i] = C.uint8_t(v)
+	}
+}
+
+func copyWarp(d *C.stk_map, s *Step) {
+	at := s.places()
+	d.near, d.exact, d.filled = flag(s.Filter == Nearest), flag(at.exact), flag(s.Filled)
+	for i, v := range at.whole {
+		d.whole[i] = C.int64_t(v)
+	}
+	for i, v := range at.real {
+		d.real[i] = C.double(v)
+	}
+	for i, v := range s.Fill {
 		d.fill[i] = C.uint8_t(v)
 	}
 }

@@ -1,6 +1,6 @@
-// Marker segments, up to the first scan. Anything that is not plainly what an
-// encoder of training pictures writes is left to libjpeg, which knows all of the
-// standard and has a message for each kind of damage.
+// Marker segments, up to the first scan. Anything that an encoder of training
+// pictures does not write is left to libjpeg, which supports all of the standard and
+// has a message for each kind of damage.
 #include "frame.h"
 
 #include <string.h>
@@ -94,10 +94,10 @@ static int read_sos(stk_frame *f, segment s) {
   return p[0] == 0 && p[1] == BLOCK - 1 && p[2] == 0;
 }
 
-// What three components are: JFIF says YCbCr; Adobe's transform says which; else
-// it is their names (as libjpeg's default_decompress_parms has it).
+// The colour space of three components: JFIF means YCbCr; otherwise Adobe's transform
+// decides; otherwise the components' names, as in libjpeg's default_decompress_parms.
 typedef struct {
-  int jfif, adobe;  // adobe: its transform; -1: no marker of Adobe's
+  int jfif, adobe;  // adobe: its transform; -1: no Adobe marker
 } application;
 
 static int read_app(application *a, int m, segment s) {
@@ -119,7 +119,8 @@ static int is_ycc(const stk_frame *f, const application *a) {
 }
 
 int stk_frame_read(stk_frame *f, const uint8_t *p, size_t n) {
-  // Not the 512 bytes of quantisation tables, which have_quant tells of.
+  // The 512 bytes of quantisation tables are not cleared: have_quant says which are
+  // valid.
   f->components = f->restart = 0;
   f->have_quant = 0;
   memset(f->dc, 0, sizeof f->dc);

@@ -31,9 +31,9 @@ typedef struct {
   int components;                          // Nf
   stk_component comp[FRAME_COMPONENTS];
   int hmax, vmax;
-  int ycc;                                 // three components are YCbCr, else RGB
+  int ycc;                                 // three components are YCbCr; otherwise RGB
   uint16_t quant[FRAME_TABLES][BLOCK];     // Qk, in natural order
-  unsigned have_quant;                     // a bit a table
+  unsigned have_quant;                     // one bit per table
   stk_dht dc[FRAME_TABLES], ac[FRAME_TABLES];
   int restart;                             // Ri, in MCUs; 0: none
   const uint8_t *file, *scan, *end;        // the bytes; the start of the scan's data; after the last byte
@@ -42,10 +42,10 @@ typedef struct {
 // Zigzag to natural order, figure A.6.
 extern const uint8_t stk_zigzag[BLOCK];
 
-// stk_frame_read reads the markers up to the data of the first scan, and returns
-// 1 if that is one of 8-bit sequential Huffman coding that holds the whole
-// picture, in the components' order, with sampling factors that divide the first
-// component's. Whatever else it meets, damage included, is 0: somebody else's.
+// stk_frame_read reads the markers up to the data of the first scan. It returns 1 if
+// the scan is one of 8-bit sequential Huffman coding that holds the whole picture, in
+// the components' order, with sampling factors that divide the first component's.
+// Anything else, damage included, returns 0: another decoder takes the picture.
 int stk_frame_read(stk_frame *f, const uint8_t *p, size_t n);
 
 #endif

@@ -14,7 +14,7 @@ const (
 	gzipComment   = 1 << 4
 )
 
-// gzipHead is how long the header of the member is that src begins with.
+// gzipHead is the length of the member header at the start of src.
 func gzipHead(src []byte) (int, error) {
 	if len(src) < 10 {
 		return 0, InflateCut
@@ -54,9 +54,9 @@ func gzipHead(src []byte) (int, error) {
 	return at, nil
 }
 
-// Gzip unpacks src, which is a gzip file (RFC 1952) of one member or several, to at most n
-// bytes at the front of dst, which may be longer: InflateSlack bytes more are of use. All
-// sums and lengths are checked. got is how many bytes there are.
+// Gzip decompresses src, a gzip file (RFC 1952) of one or several members, to at most n
+// bytes at the front of dst, which may be longer: InflateSlack more bytes make it
+// faster. All checksums and lengths are checked. got is the number of bytes.
 func (z *Inflater) Gzip(dst []byte, n int, src []byte) (got int, err error) {
 	defer z.Close()
 	for {

@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// header is what a JPEG's markers say, and where its first scan begins.
+// header describes a JPEG by its markers, and where its first scan begins.
 type header struct {
 	Header
 	blocks int64 // 8x8 blocks of all components
-	padded int64 // those that decoders make room for: up to whole MCUs
+	padded int64 // rounded up to whole MCUs, as decoders allocate them
 	scan   int   // byte offset after the first SOS segment
 }
 
-// ReadHeader walks the markers of a JPEG up to its first scan and makes sure
-// that it has an end marker. It decodes nothing. Errors are FormatError where
-// the bytes are damaged or the picture has more than MaxPixels, UnsupportedError where
-// they are of a kind that is not decoded.
+// ReadHeader reads the markers of a JPEG up to its first scan, and makes sure that it
+// has an end marker. It decodes nothing. It returns a FormatError if the bytes are
+// damaged or the picture has more than MaxPixels, and an UnsupportedError if they are of
+// a kind that is not decoded.
 func ReadHeader(jpeg []byte) (Header, error) {
 	h, err := readHeader(jpeg)
 	if err == nil {
@@ -25,8 +25,8 @@ func ReadHeader(jpeg []byte) (Header, error) {
 	return h.Header, err
 }
 
-// ReadAnyHeader is ReadHeader for callers that have a limit of their own: it refuses
-// pictures of more than MostPixels only.
+// ReadAnyHeader is ReadHeader for callers with their own limit: it refuses only pictures
+// of more than MostPixels.
 func ReadAnyHeader(jpeg []byte) (Header, error) {
 	h, err := readHeader(jpeg)
 	return h.Header, err
@@ -89,12 +89,12 @@ func readHeader(b []byte) (h header, err error) {
 	}
 }
 
-// isSOF reports whether a marker begins a frame header: 0xc0 to 0xcf, but for DHT, JPG and
-// DAC (table B.1).
+// isSOF reports whether a marker begins a frame header: 0xc0 to 0xcf, except DHT, JPG
+// and DAC (table B.1).
 func isSOF(m byte) bool { return m >= mSOF0 && m <= 0xcf && m != mDHT && m != 0xc8 && m != 0xcc }
 
-// nextMarker finds the marker at at, past fill bytes (B.1.1.2). Other bytes there are
-// damage, of which libjpeg warns.
+// nextMarker finds the marker at at, past fill bytes (B.1.1.2). Any other bytes there
+// are damage, about which libjpeg warns.
 func nextMarker(b []byte, at int) (m byte, next int, err error) {
 	begin := at
 	for at < len(b) && b[at] == 0xff {
@@ -109,8 +109,8 @@ func nextMarker(b []byte, at int) (m byte, next int, err error) {
 	return b[at], at + 1, nil
 }
 
-// wholeScan reports whether a scan header (B.2.3) says what those of sequential pictures
-// must: coefficients Ss = 0 to Se = 63, with Ah = Al = 0.
+// wholeScan reports whether a scan header (B.2.3) has the values that sequential
+// pictures require: coefficients Ss = 0 to Se = 63, with Ah = Al = 0.
 func wholeScan(seg []byte) bool {
 	return len(seg) >= 4 && bytes.Equal(seg[len(seg)-3:], []byte{0, blockSize - 1, 0})
 }

@@ -48,9 +48,9 @@ enum { LOOK = 10, DC_LOOK = 9, END = 128, ONE = 64 };
 // less than BLOCK_BYTES: 64 symbols of 31 bits.
 enum { WINDOW = 4 << 10, BLOCK_BYTES = 256, MCU_BYTES = MCU_BLOCKS * BLOCK_BYTES };
 
-// Coefficients wait for their transform in quads: four neighbours of a row of
-// blocks, int16, row r of block b at r*32 + b*8, so that a row of all four is one
-// vector (or two, or four). A quad is zero except for what is stored.
+// Coefficients wait for their transform in quads: four neighbours in a row of blocks,
+// int16, row r of block b at r*32 + b*8, so that a row of all four is one vector (or
+// two, or four). A quad is zero except for stored coefficients.
 enum { QUAD = 4 * BLOCK, QUAD_ROW = 32 };
 
 // The source of a table: encoders of small pictures use the same few, so their
@@ -93,8 +93,8 @@ typedef struct {
   const ac_table *ac;
 } stk_part;
 
-// stk_store is where a row of blocks of one component is stored: its quads, and for
-// each quad how far its blocks reach at most, in coefficients in zigzag order.
+// stk_store is the destination of a row of blocks of one component: its quads, and
+// for each quad how far its blocks reach at most, in coefficients in zigzag order.
 typedef struct {
   int16_t *quads;
   uint8_t *reach;
@@ -138,19 +138,19 @@ void stk_huff_next(stk_huff *h);
 void stk_huff_free(stk_huff *h);
 
 // row stores the MCUs from column first to last of MCU row y through h->store. Rows
-// are requested from the top down. MCUs in between are decoded without storing
-// them, or passed over if segments are known.
+// are requested from the top down. MCUs in between are decoded without being stored,
+// or skipped if segments are known.
 void stk_huff_row(stk_huff *h, int64_t y, int first, int last);
 
-// rewind moves to the first MCU. rest reads what is left, and checks that the scan
-// ends after it. end, after the last MCU, checks that the picture ends with the
+// rewind moves to the first MCU. rest reads the remaining data, and checks that the
+// scan ends after it. end, after the last MCU, checks that the picture ends with the
 // scan.
 void stk_huff_rewind(stk_huff *h);
 void stk_huff_rest(stk_huff *h);
 void stk_huff_end(stk_huff *h);
 
 // keeps_interval reports whether the first of several segments has exactly as many
-// MCUs as it must, and not a byte more; then it rewinds.
+// MCUs as it must, and no byte more; then it rewinds.
 int stk_huff_keeps_interval(stk_huff *h);
 
 // segment.c: finds where segments begin, if their markers are numbered correctly.
@@ -167,7 +167,7 @@ static INLINE void refill(bits *b) {
   b->cnt |= 56;
 }
 
-// drop removes the bits that an entry says, or n bits.
+// drop removes the bits of an entry, or n bits.
 static INLINE void drop(bits *b, uint64_t n) {
   b->acc <<= n & 63;
   b->cnt -= n;
@@ -248,7 +248,7 @@ static INLINE void stk_huff_ready(stk_huff *h, bits *b) {
   }
 }
 
-// check makes sure that no more was read than there is.
+// check makes sure that no more was read than the data has.
 static INLINE void stk_huff_check(stk_huff *h, const bits *b) {
   if (UNLIKELY(h->marker != 0) && unread(b, h->end) < 0) {
     h->b = *b;

@@ -13,8 +13,8 @@
 
 enum { MOST_TRIES = 32, KEEP = 32 << 20 };
 
-// code_for makes the codes for restarts every interval MCUs, 0: none, and
-// returns about how many bytes the scan takes by them.
+// code_for makes the codes for a restart every interval MCUs (0: none), and returns
+// the approximate size of the scan in bytes.
 static int64_t code_for(stk_index *x, int interval) {
   int64_t count[CODES][16];
   memcpy(count, x->dc_total, sizeof count);
@@ -36,9 +36,10 @@ static int64_t code_for(stk_index *x, int interval) {
   return bits / 8 + segments * 5 / 2;
 }
 
-// intervals lists the intervals to try, the best first, by steps of an eighth up to
-// two rows, and 0 last. A row is among them: where regions are wide, beginning with
-// one is worth more than being a little shorter. What is longer is asked for as a row.
+// intervals lists the intervals to try, the best first: by steps of an eighth up to
+// two rows, then 0. A row is one of them: if regions are wide, beginning each row
+// with a segment is worth more than a slightly shorter interval. A longer requested
+// interval becomes a row.
 static int intervals(const stk_index *x, int64_t wish, int *list) {
   const int64_t row = x->cols;
   int n = 0;
@@ -52,8 +53,8 @@ static int intervals(const stk_index *x, int64_t wish, int *list) {
 }
 
 // budget is how many bytes the new file may take. A progressive file, or one of
-// several scans, is compared with what it takes as one scan without markers,
-// about one stuffed byte in 128 included, where that is more.
+// several scans, is compared with its size as one scan without markers, including
+// about one stuffed byte in 128, if that is larger.
 static size_t budget(stk_index *x, const uint8_t *jpeg, size_t n, int sequential, int percent) {
   int64_t was = (int64_t)n;
   if (!sequential) {
@@ -73,7 +74,7 @@ static void rewrite(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r) 
   }
   stk_index *x = l->index;
   x->l = l;
-  if (x->cap > KEEP) {  // what the call before returned is the caller's no longer
+  if (x->cap > KEEP) {  // the result of the call before is no longer valid
     free(x->out);
     x->out = NULL;
     x->cap = 0;
@@ -89,14 +90,14 @@ static void rewrite(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r) 
   int list[MOST_TRIES];
   const int tries = intervals(x, r->wish, list);
   r->kept = 0;
-  int64_t stuffing = 0;  // of this picture, about: known once it was written too large
+  int64_t stuffing = 0;  // of this picture, approximately: known after a try that was too large
   for (int i = 0; i < tries; i++) {
     const int64_t scan = code_for(x, list[i]);
     stk_write_head(x, jpeg, n, sequential);
     const int64_t guess = (int64_t)x->nout + scan;
-    // A guess that is too low costs a try, one too high the interval.
+    // A guess that is too low costs a try; one that is too high costs the interval.
     if (list[i] && guess + stuffing - stuffing / 16 > (int64_t)limit) continue;
-    // The last try of what was coded otherwise goes through at any size.
+    // The last try of a file that was coded differently is accepted at any size.
     const int any = !sequential && !list[i];
     if (!stk_write_scan(x, any || !stuffing ? SIZE_MAX : limit)) continue;
     if (!any && x->nout > limit) {

@@ -5,14 +5,14 @@ import "fmt"
 // IndexOptions say how IndexJPEG rewrites. The zero value is what packing uses.
 type IndexOptions struct {
 	Segment     int  // MCUs between restart markers, about; 0: 6
-	Progressive bool // progressive pictures become sequential; else they are refused
+	Progressive bool // progressive pictures become sequential; otherwise they are refused
 	Growth      int  // hundredths of a percent by which a file may grow; 0: 200, which is 2 %
 }
 
-// Indexed is what IndexJPEG did to a picture.
+// Indexed describes what IndexJPEG did to a picture.
 type Indexed struct {
 	Interval  int  // restart interval of the result in MCUs; 0: none
-	Kept      bool // nothing better fits into the budget: the result is the file as it was
+	Kept      bool // nothing better fits the budget: the result is the file unchanged
 	Converted bool // it was progressive
 }
 

@@ -48,7 +48,7 @@ typedef struct {
 
 struct stk_index {
   stk_lane *l;
-  stk_huff *h;                   // reads the scan; NULL: coefficients do
+  stk_huff *h;                   // reads the scan; NULL: read from coefficients
   int comps, blocks;
   stk_part part[MCU_BLOCKS];
   stk_frame f;                         // of a picture that is read as its scan
@@ -63,7 +63,7 @@ struct stk_index {
   int64_t dc_count[CODES][16], ac_count[CODES][256];
   int64_t dc_total[CODES][16], ac_total[CODES][256];  // of the whole picture, read once
   uint32_t seen[CODES][FRAME_TABLES][1 << LOOK];  // pairs met since they were last counted
-  int codes;                           // of each kind: 1 for grey, else 2
+  int codes;                           // of each kind: 1 for grey, otherwise 2
   stk_code dc[CODES], ac[CODES];
   stk_pairs pairs[FRAME_TABLES];
   struct jvirt_barray_control **arrays; // of a picture that is read as coefficients: libjpeg's
@@ -88,7 +88,7 @@ uint32_t stk_dc_token(stk_index *x, const stk_part *p, stk_edge *edge, int dc);
 void stk_coefficients_begin(stk_index *x);
 void stk_coefficients_band(stk_index *x);
 
-// codes.c: the best code for counts; its bits for them, values included.
+// codes.c: the best code for the counts, and its size in bits, values included.
 void stk_code_make(stk_code *c, const int64_t *count, int n);
 int64_t stk_code_bits(const stk_code *c, const int64_t *count);
 

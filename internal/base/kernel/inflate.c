@@ -23,8 +23,8 @@ typedef struct {
   int most;
 } codes;
 
-// order fills c from the lengths of n symbols. It returns 0 if they are not valid
-// codes.
+// order fills c from the lengths of n symbols. It returns 0 if they are not a valid
+// code.
 static int order(codes *c, const uint8_t *lens, int n) {
   memset(c->count, 0, sizeof c->count);
   for (int i = 0; i < n; i++) c->count[lens[i]]++;
@@ -49,7 +49,7 @@ static int order(codes *c, const uint8_t *lens, int n) {
   for (int l = 1; l <= c->most; l++) {
     for (int k = 0; k < c->count[l]; k++, i++) {
       c->code[i] = (uint16_t)code;
-      // One more, with the highest bit last: the carry goes down from bit l - 1.
+      // Add one, with the highest bit last: the carry goes down from bit l - 1.
       uint32_t bit = 1u << (l - 1);
       while (code & bit) {
         code ^= bit;
@@ -80,7 +80,7 @@ static inline uint32_t dist_entry(uint32_t symbol, uint32_t l) {
   return (uint32_t)dist_least[symbol] << 16 | l << 8 | (l + (symbol < 4 ? 0 : symbol / 2 - 1));
 }
 
-// pairs puts both literals into the entries of two codes of l bits together.
+// pairs stores both literals in the entries of two codes that have l bits together.
 static void pairs(uint32_t *t, const codes *c, const uint16_t *literals, int l) {
   for (int l1 = 1; l1 < l; l1++) {
     const int l2 = l - l1;
@@ -93,8 +93,8 @@ static void pairs(uint32_t *t, const codes *c, const uint16_t *literals, int l) 
   }
 }
 
-// build makes a table. It grows by doubling: what is known of l bits is known of l + 1,
-// except for the codes that have as many.
+// build makes a table. It grows by doubling: the entries for l bits are those for l +
+// 1, except for the codes of that length.
 static int build(uint32_t *t, int room, const codes *c, int root, int lit) {
   const uint32_t bad = lit ? LIT_RARE | BAD : DIST_RARE | BAD, link = lit ? LIT_RARE : DIST_RARE;
   uint16_t literals[MAX_CODE + 1] = {0};
@@ -114,7 +114,7 @@ static int build(uint32_t *t, int room, const codes *c, int root, int lit) {
     for (; i < c->first[l + 1]; i++, left--) {
       const uint32_t at = c->code[i] & ((1u << root) - 1);
       uint32_t head = t[at];
-      if (head == bad) { // the first code that leads here: those that follow fill the table up
+      if (head == bad) { // the first code that leads here: later ones fill the table
         int width = l - root, space = (1 << width) - left;
         while (space > 0 && root + width < c->most) {
           width++;
@@ -168,7 +168,7 @@ static inline uint32_t take(stk_inflate *z, uint32_t k) {
   return v;
 }
 
-// settle gives back the bytes that were loaded and not begun.
+// settle returns the bytes that were loaded but not begun.
 static inline void settle(stk_inflate *z) {
   z->in -= z->n >> 3;
   z->n &= 7;
@@ -246,8 +246,7 @@ static int block(stk_inflate *z, const uint8_t *src, size_t nsrc) {
   return code;
 }
 
-// tail unpacks symbols one by one, and takes and writes nothing that is not
-// there.
+// tail decompresses symbols one by one, and never reads or writes out of bounds.
 static int tail(stk_inflate *z, const uint8_t *src, size_t nsrc, uint8_t *dst, size_t cap, size_t limit) {
   int code = STK_INFLATE_MORE;
   while (z->out < limit) {
@@ -357,8 +356,8 @@ int stk_inflate_level(void) {
 #endif
 }
 
-// Adler-32: the sum of all bytes and the sum of those sums, each modulo 65521. Of 5,552
-// bytes neither exceeds 32 bits.
+// Adler-32: the sum of all bytes and the sum of those sums, each modulo 65521. For
+// 5,552 bytes both fit into 32 bits.
 uint32_t stk_adler32(uint32_t sum, const uint8_t *p, size_t n, int level) {
 #ifdef __x86_64__
   if (level > 0) return stk_adler32_avx2(sum, p, n);

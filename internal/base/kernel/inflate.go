@@ -5,12 +5,12 @@ import (
 	"os"
 )
 
-// InflateError says why a deflate stream gives nothing more.
+// InflateError is the reason why a deflate stream gives no more bytes.
 type InflateError uint8
 
 // The reasons. The numbers are those of inflate.h.
 const (
-	InflateFull   InflateError = iota + 2 // there is more in the stream than was wanted
+	InflateFull   InflateError = iota + 2 // the stream has more bytes than requested
 	InflateCut                            // the input ends before the stream does
 	inflateBlock                          // a block of type 3
 	inflateStored                         // the length of a stored block contradicts itself
@@ -18,7 +18,7 @@ const (
 	inflateCode                           // bits that are not a code of the block
 	inflateFar                            // a match that begins before the stream
 	InflateHead                           // not a zlib stream
-	InflateSum                            // the checksum is another one
+	InflateSum                            // the checksum does not match
 	inflateAny                            // damage that the twin finds
 )
 
@@ -37,19 +37,20 @@ func (e InflateError) Error() string {
 	}[e]
 }
 
-// InflateSlack is how many bytes of room after the end of a stream let it be
-// unpacked at full speed to its end.
+// InflateSlack is the room after the end of a stream, in bytes, with which it is
+// decompressed at full speed to its end.
 const InflateSlack = 320
 
 // inflateWindow is how far back a match may reach.
 const inflateWindow = 32 << 10
 
-// Inflater unpacks deflate streams (RFC 1951), and those in zlib's format (RFC 1950), whose
-// packed bytes are in memory whole. It holds 22 KiB of tables and allocates nothing once
-// warm. It is for one goroutine at a time; the zero value is ready.
+// Inflater decompresses deflate streams (RFC 1951), also in zlib's format (RFC 1950),
+// whose compressed bytes are completely in memory. It holds 22 KiB of tables and
+// allocates nothing once warm. One goroutine at a time may use it; the zero value is
+// ready.
 type Inflater struct {
 	src   []byte
-	at    uint64 // bytes unpacked into dst
+	at    uint64 // bytes decompressed into dst
 	sum   uint32
 	level int // 0: not known yet
 	state inflateState
@@ -63,7 +64,8 @@ const (
 	inflateAVX2Level = 2
 )
 
-// Open begins the deflate stream that src begins with. src must not change until it is read.
+// Open begins the deflate stream at the start of src. src must not change until it has
+// been read.
 func (z *Inflater) Open(src []byte) {
 	if z.level == 0 {
 		z.level = inflateLevel(os.Getenv(kernelEnv))
@@ -76,7 +78,7 @@ func (z *Inflater) Open(src []byte) {
 	}
 }
 
-// OpenZlib begins the zlib stream that src begins with.
+// OpenZlib begins the zlib stream at the start of src.
 func (z *Inflater) OpenZlib(src []byte) error {
 	if len(src) < 2 {
 		return InflateCut
@@ -94,12 +96,12 @@ func (z *Inflater) Close() {
 	z.twin.close()
 }
 
-// Run unpacks into dst from offset at on until there are limit bytes or more, and
-// returns how many there are; end says that these are all. dst[:at] is what was
-// unpacked before, of which the last 32 KiB must still be there. With less than
-// InflateSlack bytes after limit the stream may have more than dst has room for,
-// which is InflateFull: dst is full then, and Run cannot continue. Bytes after the
-// unpacked ones may change.
+// Run decompresses into dst from offset at on, until there are at least limit bytes, and
+// returns how many there are; end reports that the stream is complete. dst[:at] holds
+// earlier output, of which the last 32 KiB must still be there. With less than
+// InflateSlack bytes after limit, the stream may have more than dst has room for, which
+// is InflateFull: dst is full then, and Run cannot continue. Bytes after the output may
+// change.
 func (z *Inflater) Run(dst []byte, at, limit int) (n int, end bool, err error) {
 	if z.level == inflateTwinLevel {
 		return z.twin.run(dst, at, limit)
@@ -107,11 +109,12 @@ func (z *Inflater) Run(dst []byte, at, limit int) (n int, end bool, err error) {
 	return z.run(dst, at, limit)
 }
 
-// Sum adds bytes to the checksum of the stream, in the order in which they were unpacked.
+// Sum adds bytes to the checksum of the stream, in the order in which they were
+// decompressed.
 func (z *Inflater) Sum(p []byte) { z.sum = z.adler32(z.sum, p) }
 
-// Check holds the bytes that Sum was given against the checksum after the end of a zlib
-// stream.
+// Check compares the checksum of the bytes given to Sum with the one after the end of a
+// zlib stream.
 func (z *Inflater) Check() error {
 	rest := z.src[z.Used():]
 	if len(rest) < 4 {
@@ -123,7 +126,7 @@ func (z *Inflater) Check() error {
 	return nil
 }
 
-// Used is how many bytes of the source were taken, the last one perhaps in part.
+// Used is how many bytes of the source were used, the last one perhaps only in part.
 func (z *Inflater) Used() int {
 	if z.level == inflateTwinLevel {
 		return z.twin.used()
@@ -131,9 +134,9 @@ func (z *Inflater) Used() int {
 	return z.used()
 }
 
-// Zlib unpacks the zlib stream that src begins with to exactly n bytes at the front of dst,
-// which may be longer: InflateSlack bytes more are of use. used is how many bytes of src
-// were taken, those of the error included.
+// Zlib decompresses the zlib stream at the start of src to exactly n bytes at the front
+// of dst, which may be longer: InflateSlack more bytes make it faster. used is how many
+// bytes of src were used, also after an error.
 func (z *Inflater) Zlib(dst []byte, n int, src []byte) (got, used int, err error) {
 	if err := z.OpenZlib(src); err != nil {
 		return 0, 0, err

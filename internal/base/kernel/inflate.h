@@ -6,10 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Codes of up to STK_LIT_ROOT bits are found at the first look, longer ones by a link to
-// a further table. A complete code has at most two entries of further tables for each of
-// its 286 symbols: one of w bits, w at most 3, has at least w + 1 codes. For distances, of
-// w at most 7, it is 16 for each of 30. build checks the room all the same.
+// Codes of up to STK_LIT_ROOT bits are found by the first lookup, longer ones through
+// a link to a further table. A complete code has at most two entries of further
+// tables for each of its 286 symbols: a table of w bits, with w at most 3, has at
+// least w + 1 codes. For distances, with w at most 7, it has 16 for each of 30. build
+// checks the room in any case.
 enum {
   STK_LIT_ROOT = 12,
   STK_DIST_ROOT = 8,
@@ -17,11 +18,11 @@ enum {
   STK_DIST_ROOM = (1 << STK_DIST_ROOT) + 16 * 30,
 };
 
-// What stk_inflate_run ends with.
+// The results of stk_inflate_run.
 enum {
   STK_INFLATE_END,                 // the stream is at its end
   STK_INFLATE_MORE,                // the limit is reached; run again
-  STK_INFLATE_FULL,                // there is more in the stream than dst has room for
+  STK_INFLATE_FULL,                // the stream has more than dst has room for
   STK_INFLATE_CUT,                 // the input ends before the stream does
   STK_INFLATE_BLOCK,               // a block of type 3
   STK_INFLATE_STORED,              // the length of a stored block contradicts itself
@@ -30,7 +31,8 @@ enum {
   STK_INFLATE_FAR,                 // a match that begins before the stream
 };
 
-// stk_inflate is a stream in work. It holds no pointers; all zeros is its beginning.
+// stk_inflate is a stream being decompressed. It holds no pointers; all zeros is the
+// initial state.
 typedef struct {
   uint64_t in, out;                // bytes of src taken; bytes of dst written
   uint64_t bits;                   // the next n bits, lowest first; n is below 8 between calls
@@ -43,18 +45,20 @@ typedef struct {
   uint32_t dist[STK_DIST_ROOM];
 } stk_inflate;
 
-// stk_inflate_run unpacks into dst, after the z->out bytes that are there, until
-// z->out is limit or more. Of dst's cap bytes, those after z->out may be
-// overwritten. Running again needs the same src; dst may be another buffer if its
-// last 32 KiB before z->out, which the caller sets, are the same. If cap is at
-// least limit + STK_INFLATE_SLACK, the result is never FULL.
+// stk_inflate_run decompresses into dst, after the first z->out bytes, until z->out
+// is at least limit. Of dst's cap bytes, those after z->out may be overwritten.
+// Running again needs the same src; dst may be another buffer if its last 32 KiB
+// before z->out, which the caller sets, are the same. If cap is at least limit +
+// STK_INFLATE_SLACK, the result is never FULL.
 enum { STK_INFLATE_SLACK = 320 };
 int stk_inflate_run(stk_inflate *z, const uint8_t *src, size_t nsrc, uint8_t *dst, size_t cap, size_t limit, int level);
 
-// stk_adler32 is the checksum of zlib's streams (RFC 1950) of what sum is of, and p.
+// stk_adler32 is the checksum of zlib's streams (RFC 1950) for the bytes of sum
+// followed by p.
 uint32_t stk_adler32(uint32_t sum, const uint8_t *p, size_t n, int level);
 
-// stk_inflate_level is what the processor has: 1 where the loops of inflate_avx2.c run.
+// stk_inflate_level is the level of the processor: 1 if the loops of inflate_avx2.c
+// run.
 int stk_inflate_level(void);
 
 #ifdef __x86_64__

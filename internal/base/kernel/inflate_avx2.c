@@ -15,8 +15,8 @@ static inline uint32_t total(__m256i v) {
   return (uint32_t)_mm_cvtsi128_si32(s);
 }
 
-// Of 32 bytes, psadbw makes the sum, and pmaddubsw and pmaddwd the sum weighted 32 to 1. The
-// sums before each 32 bytes count 32 times, which before adds up.
+// For 32 bytes, psadbw makes the sum, and pmaddubsw and pmaddwd the sum weighted by
+// 32 to 1. The sums before each 32 bytes count 32 times; before adds them up.
 uint32_t stk_adler32_avx2(uint32_t sum, const uint8_t *p, size_t n) {
   const __m256i weight = _mm256_setr_epi8(32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11,
                                           10, 9, 8, 7, 6, 5, 4, 3, 2, 1);

@@ -1,12 +1,13 @@
-// The loop that nearly all symbols of a deflate stream go through, compiled for each target:
-// FAST names it. It stops near the end of the input, of the room and of the limit, where
-// stk_inflate_tail goes on.
+// The loop for nearly all symbols of a deflate stream, compiled for each target: FAST
+// names it. It stops near the end of the input, of the room and of the limit, where
+// stk_inflate_tail continues.
 //
-// A turn begins with 56 bits at least, which are three looks at the table of literals (36)
-// and a length (20); a distance (28) needs the next 56. What a look costs is its latency,
-// some seven cycles: so an entry has two literals where both codes fit into it, and the
-// next entry is loaded before more bits are. Bits are loaded after Giesen, "Reading bits in
-// far too many ways, part 2" (2018), variant 4: those beyond n are those at p, and come again.
+// A step begins with at least 56 bits, enough for three lookups of literals (36) and a
+// length (20); a distance (28) needs the next 56. The cost of a lookup is its latency,
+// about seven cycles: so an entry has two literals if both codes fit into it, and the
+// next entry is loaded before more bits are. Bits are loaded as in Giesen, "Reading
+// bits in far too many ways, part 2" (2018), variant 4: bits beyond n are those at p,
+// and are loaded again.
 #include "inflate.h"
 
 #include <string.h>
@@ -38,7 +39,8 @@ static inline void match(uint8_t *w, size_t distance, size_t length) {
   } else if (distance == 1) {
     memset(w, *from, length);
   } else {
-    // Of eight bytes, as many are right as the distance has; the next ones are written over.
+    // Of eight bytes, as many are right as the distance has; the others are
+    // overwritten later.
     do {
       uint64_t v;
       memcpy(&v, from, 8);
@@ -68,10 +70,11 @@ static inline void match(uint8_t *w, size_t distance, size_t length) {
   } while (0)
 #define LOOK() z->lit[b & ((1 << STK_LIT_ROOT) - 1)]
 
-// The answer is STK_INFLATE_END after the end of a block, STK_INFLATE_MORE where the tail
-// has to go on, or an error. Of n, only the lowest byte counts.
+// The result is STK_INFLATE_END after the end of a block, STK_INFLATE_MORE if the
+// tail must continue, or an error. Of n, only the lowest byte counts.
 int FAST(stk_inflate *z, const uint8_t *src, size_t nsrc, uint8_t *dst, size_t cap, size_t limit) {
-  // A turn reads two times eight bytes and moves seven; it writes six literals and a match.
+  // One step reads two times eight bytes and advances by seven; it writes six
+  // literals and a match.
   enum { IN = 16, OUT = 6 + 258 + 16 };
   if (nsrc < IN || z->in > nsrc - IN || cap < OUT) return STK_INFLATE_MORE;
   const uint8_t *p = src + z->in, *const stop = src + nsrc - IN;
@@ -138,7 +141,7 @@ int FAST(stk_inflate *z, const uint8_t *src, size_t nsrc, uint8_t *dst, size_t c
       code = STK_INFLATE_FAR;
       break;
     }
-    e = LOOK(); // of the 28 bits that are left at least
+    e = LOOK(); // of the remaining bits, at least 28
     match(w, distance, length);
     w += length;
   }

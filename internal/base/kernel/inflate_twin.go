@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// inflateTwin is the inflater where there is no C, and what the C is held against. It is Go's
-// own: klauspost/compress is faster, but takes some codes that zlib refuses.
+// inflateTwin is the inflater of a build without C, and the reference of the C code. It
+// is Go's own: klauspost/compress is faster, but accepts some codes that zlib refuses.
 type inflateTwin struct {
 	src  bytes.Reader // an io.ByteReader: no byte is taken before it is needed
 	size int

@@ -7,59 +7,13 @@
 //
 // The lane owns all buffers (stk_buf); the caller owns source and destination.
 // Widths and positions count pixels, strides and offsets count bytes.
-#include "stk.h"
+#include "pass.h"
+#include "ticks.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #pragma GCC optimize("fp-contract=off")
-
-// A source returns rows of columns x0..x1 of a box; y rises from call to call.
-typedef struct {
-  const uint8_t *pix;  // NULL: the JPEG
-  int w, h, c;
-  int x0, y0, x1, y1;
-  int row_bytes, off;  // bytes of libjpeg's rows, and the offset of column x0 in them
-  int next;            // the JPEG's next row
-  int shift;           // it is decoded at 1 / 2^shift of its size; all of these count such pixels
-} source;
-
-// A sink takes rows of w pixels and c channels, in any order.
-typedef struct {
-  uint8_t *dst;
-  int w, h, c;
-  int final;           // rows are in the output's layout; otherwise uint8 HWC
-} sink;
-
-static int64_t clock_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
-// ticks is a clock of unknown unit that is cheap enough to read for every row: a
-// tenth of the cost of clock_gettime. scale converts it by the time of the whole
-// job.
-static int64_t ticks(void) {
-#if defined(__x86_64__)
-  return (int64_t)__builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-  int64_t t;
-  __asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
-  return t;
-#else
-  return clock_ns();
-#endif
-}
-
-// tick is the current time in ticks, or 0 if the job is not timed; tock adds the
-// time since then.
-static int64_t tick(const stk_lane *l) { return l->job.timed ? ticks() : 0; }
-
-static void tock(stk_lane *l, int64_t *sum, int64_t since) {
-  if (l->job.timed) *sum += tick(l) - since;
-}
 
 static void begin(stk_lane *l, source *s, int x0, int y0, int x1, int y1) {
   s->x0 = x0;
@@ -96,7 +50,8 @@ static void fetch(stk_lane *l, source *s, int y, int n, const uint8_t **rows) {
     return;
   }
   size_t stride = ((size_t)s->row_bytes + STK_SLACK + 63) & ~(size_t)63;
-  // If rows are aligned to its vectors, libjpeg writes them past the caches.
+  // libjpeg writes rows past the caches if they are aligned to its vectors, so these
+  // are not.
   uint8_t *buf = (uint8_t *)stk_grow(l, &l->rows, 4 * stride + 8) + (l->job.own ? 0 : 8), *out[4];
   for (int i = 0; i < n; i++) out[i] = buf + i * stride;
   int64_t since = tick(l);
@@ -154,10 +109,80 @@ static void put(stk_lane *l, const sink *k, int y, const uint8_t *row) {
   if (k->final) tock(l, &l->job.write_ns, since);
 }
 
-// emit finishes a row of the window: luma, then the sink. c is the row's channels.
+// coloured reports whether rows are taken apart into planes.
+static int coloured(const stk_pass *p) { return p->nop || p->needs; }
+
+// put_planes is put of a row in planes of stride bytes, in any order.
+static void put_planes(stk_lane *l, const sink *k, int y, uint8_t *const plane[3]) {
+  const stk_job *j = &l->job;
+  const size_t w = k->w, whole = w * k->h, at = y * w;
+  int64_t since = k->final ? tick(l) : 0;
+  if (k->c == 1) {
+    put_row(l, k, y, plane[0]);
+  } else if (plain_rows(l, k)) {
+    l->target->samples->merge(plane[0], plane[1], plane[2], k->dst + at * 3, k->w);
+  } else if (!j->chw) {
+    uint8_t *row = stk_grow(l, &l->line, 3 * (w + 64));
+    l->target->samples->merge(plane[0], plane[1], plane[2], row, k->w);
+    put_row(l, k, y, row);
+  } else {
+    for (int c = 0; c < 3; c++) {
+      if (j->is_float)
+        l->target->f32(plane[c], (float *)k->dst + c * whole + at, k->w, j->scale[c], j->bias[c]);
+      else
+        memcpy(k->dst + c * whole + at, plane[c], w);
+    }
+  }
+  if (k->final) tock(l, &l->job.write_ns, since);
+}
+
+// emit_colours is put, after the colours of the pass.
+static void emit_colours(stk_lane *l, const stk_pass *p, const sink *k, int y, const uint8_t *row, int c) {
+  int64_t since = tick(l);
+  const size_t w = p->ww, stride = (w + 127) & ~(size_t)63;
+  uint8_t *buf = stk_grow(l, &l->planes, 4 * stride);
+  uint8_t *plane[4] = {buf, buf + stride, buf + 2 * stride, buf + 3 * stride};
+  if (c == 1)
+    memcpy(plane[0], row, w);
+  else
+    l->target->planes(row, plane[0], plane[1], plane[2], (int)w);
+  // What is not of one colour alone is counted as the first one's.
+  const int first = p->nop ? p->op : p->needer;
+  tock(l, &l->job.op[first].ns, since);
+  c = stk_colour_row(l, plane, (int)w, c);
+  if (p->needs) {
+    since = tick(l);
+    stk_colour_count(l, p->needs, plane, (int)w, c);
+    tock(l, &l->job.op[p->needer].ns, since);
+  }
+  since = tick(l);
+  put_planes(l, k, y, plane);
+  if (!k->final) tock(l, &l->job.op[first].ns, since);
+}
+
+// emit_flat is emit_colours where all channels have one table and nothing else.
+static void emit_flat(stk_lane *l, const stk_pass *p, const sink *k, int y, const uint8_t *row, int c) {
+  const size_t n = (size_t)p->ww * c;
+  int64_t since = tick(l);
+  uint8_t *out = plain_rows(l, k) ? k->dst + (size_t)y * n : stk_grow(l, &l->planes, n);
+  stk_colour_flat(l, row, out, (int)n);
+  tock(l, &l->job.op[p->op].ns, since);
+  if (!plain_rows(l, k)) put(l, k, y, out);
+}
+
+// finish applies the colours, if there are any, and puts the row.
+static void finish(stk_lane *l, const stk_pass *p, const sink *k, int y, const uint8_t *row, int c) {
+  if (l->flat && p->nop && !p->needs)
+    emit_flat(l, p, k, y, row, c);
+  else if (coloured(p))
+    emit_colours(l, p, k, y, row, c);
+  else
+    put(l, k, y, row);
+}
+
 static void emit(stk_lane *l, const stk_pass *p, const sink *k, int y, const uint8_t *row, int c) {
   if (!p->gray_post || (c == 1 && p->gray_post == 1)) {
-    put(l, k, y, row);
+    finish(l, p, k, y, row, c);
     return;
   }
   int w = p->ww;
@@ -172,7 +197,13 @@ static void emit(stk_lane *l, const stk_pass *p, const sink *k, int y, const uin
     for (int i = 0; i < w; i++) o[3 * i] = o[3 * i + 1] = o[3 * i + 2] = t[i];
     t = o;
   }
-  put(l, k, y, t);
+  finish(l, p, k, y, t, p->gray_post);
+}
+
+void stk_emit(stk_lane *l, const stk_pass *p, const sink *k, int y, const uint8_t *row, int c) {
+  int64_t since = tick(l);
+  emit(l, p, k, y, row, c);
+  tock(l, &l->emitting, since);
 }
 
 // decode_pass is copy_pass if the decoder's rows are the result's.
@@ -187,7 +218,7 @@ static void decode_pass(stk_lane *l, const stk_pass *p, const sink *k, int c) {
 
 // as_is reports whether rows go into the sink unchanged.
 static int as_is(const stk_lane *l, const stk_pass *p, const sink *k) {
-  return !p->gray_pre && !p->gray_post && !p->post_h && plain_rows(l, k);
+  return !p->gray_pre && !p->gray_post && !p->post_h && !coloured(p) && plain_rows(l, k);
 }
 
 static void copy_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, int c) {
@@ -212,8 +243,16 @@ static void copy_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, 
   }
 }
 
-// nearest follows ATen: scale and product in single precision.
-static int nearest(int i, int in, int out) {
+// nearest follows ATen: scale and product are in single precision; for nearest-exact, the
+// product is not rounded before 1/2 is taken off (a fused multiply-add; ATen does so for all
+// but small results, where a few positions on the border of two pixels differ).
+static int nearest(int i, int in, int out, int exact) {
+  if (exact) {
+    volatile float x = (float)((i + 0.5) * (double)((float)in / (float)out) - 0.5);
+    volatile float y = (x < 0 ? 0 : x) + 0.5f;
+    int v = (int)y;
+    return v < in - 1 ? v : in - 1;
+  }
   if (in == out) return i;
   if (out == 2 * in) return i >> 1;
   volatile float x = (float)i * ((float)in / (float)out);
@@ -221,28 +260,29 @@ static int nearest(int i, int in, int out) {
   return v < in - 1 ? v : in - 1;
 }
 
-static int near_at(int i, int in, int out, int lo, int n, int pre, int post) {
-  int v = nearest(lo + (post ? n - 1 - i : i), in, out);
+static int near_at(int i, int in, int out, int lo, int n, int pre, int post, int exact) {
+  int v = nearest(lo + (post ? n - 1 - i : i), in, out, exact);
   return pre ? in - 1 - v : v;
 }
 
 static void nearest_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, int c) {
+  const int exact = p->filter == STK_NEAREST_EXACT;
   int32_t *xs = stk_grow(l, &l->xmap, (size_t)p->ww * 4);
   int x0 = p->bw, x1 = 0;
   for (int i = 0; i < p->ww; i++) {
-    xs[i] = near_at(i, p->bw, p->rw, p->wx, p->ww, p->pre_h, p->post_h);
+    xs[i] = near_at(i, p->bw, p->rw, p->wx, p->ww, p->pre_h, p->post_h, exact);
     if (xs[i] < x0) x0 = xs[i];
     if (xs[i] + 1 > x1) x1 = xs[i] + 1;
   }
   int back = p->pre_v != p->post_v;
-  int first = near_at(back ? p->wh - 1 : 0, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v);
-  int last = near_at(back ? 0 : p->wh - 1, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v);
+  int first = near_at(back ? p->wh - 1 : 0, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v, exact);
+  int last = near_at(back ? 0 : p->wh - 1, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v, exact);
   begin(l, s, p->bx + x0, p->by + first, p->bx + x1, p->by + last + 1);
   uint8_t *t = stk_grow(l, &l->tmp, (size_t)p->ww * c);
   int have = -1;
   for (int i = 0; i < p->wh; i++) {
     int y = back ? p->wh - 1 - i : i;
-    int sy = near_at(y, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v);
+    int sy = near_at(y, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v, exact);
     if (sy != have) {
       const uint8_t *row;
       fetch_gray(l, s, p, p->by + sy, 1, &row);
@@ -307,29 +347,28 @@ static int fused(stk_lane *l, const sink *k, int y, STK_VERTICAL) {
   if (!j->is_float) {
     if (!t->v_planes || !j->chw || k->c != 3) return 0;
     uint8_t *out[3] = {k->dst + at, k->dst + plane + at, k->dst + 2 * plane + at};
-    t->v_planes(out, pair, wp, npair, n, prec);
+    t->v_planes(out, pair, wp, npair, n, prec, clamp);
   } else if (j->chw && k->c == 3) {
     if (!t->v_float_planes) return 0;
     float *out[3] = {f + at, f + plane + at, f + 2 * plane + at};
-    t->v_float_planes(out, j->scale, j->bias, pair, wp, npair, n, prec);
+    t->v_float_planes(out, j->scale, j->bias, pair, wp, npair, n, prec, clamp);
   } else {
     if (!t->v_floats) return 0;
     const float *s = j->scale, *b = j->bias, s1[3] = {s[0], s[0], s[0]}, b1[3] = {b[0], b[0], b[0]};
-    t->v_floats(f + at * k->c, k->c == 3 ? s : s1, k->c == 3 ? b : b1, pair, wp, npair, n, prec);
+    t->v_floats(f + at * k->c, k->c == 3 ? s : s1, k->c == 3 ? b : b1, pair, wp, npair, n, prec, clamp);
   }
   return 1;
 }
 
-// draft is how often the box can be halved before it would be smaller than its
-// result.
+// draft is how often the box can be halved before it gets smaller than its result.
 static int draft(const stk_pass *p) {
   int shift = 0;
   while (shift < 3 && p->bw >> (shift + 1) >= p->rw && p->bh >> (shift + 1) >= p->rh) shift++;
   return shift;
 }
 
-// span_of is n pixels from x on after 2^shift of them have become one; *first is
-// the pixel that it is counted from.
+// span_of is n pixels from x on, after groups of 2^shift have become one pixel;
+// *first is the pixel from which it counts.
 static stk_span span_of(int x, int n, int shift, int *first) {
   const int one = 1 << shift;
   *first = x >> shift;
@@ -337,12 +376,14 @@ static stk_span span_of(int x, int n, int shift, int *first) {
       .in = ((x + n + one - 1) >> shift) - *first, .at = (double)(x & (one - 1)) / one, .size = (double)n / one};
 }
 
-static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, int c) {
+// smooth_pass resamples by weights: bilinear or bicubic.
+static void smooth_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, int c) {
   stk_axis *ax = &l->ax, *ay = &l->ay;
   int bx, by;
   s->shift = p->draft && !s->pix ? draft(p) : 0;
-  stk_axis_make(l, ax, span_of(p->bx, p->bw, s->shift, &bx), p->rw, p->wx, p->ww, p->pre_h, p->post_h);
-  stk_axis_make(l, ay, span_of(p->by, p->bh, s->shift, &by), p->rh, p->wy, p->wh, p->pre_v, p->post_v);
+  const int cubic = p->filter == STK_BICUBIC;
+  stk_axis_make(l, ax, cubic, span_of(p->bx, p->bw, s->shift, &bx), p->rw, p->wx, p->ww, p->pre_h, p->post_h);
+  stk_axis_make(l, ay, cubic, span_of(p->by, p->bh, s->shift, &by), p->rh, p->wy, p->wh, p->pre_v, p->post_v);
   begin(l, s, bx + ax->lo, by + ay->lo, bx + ax->hi, by + ay->hi);
   stk_axis_pull(ax);
   for (int i = 0; i < ax->n; i++) ax->start[i] -= ax->lo;
@@ -352,23 +393,21 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
   h->c = c;
   h->elems = ax->n * c;
   h->prec = ax->prec;
-  if (ax->safe)
-    l->target->hprep(l, h);
-  else
-    stk_base_hprep(l, h);
+  h->clamp = ax->clamp;
+  l->target->hprep(l, h);
   vplan v = vprep(l, ay);
 
-  // The ring has room for the rows of one output, and for four more that come at a
-  // time.
+  // The ring has room for the rows of one output, and for four more, which arrive
+  // together.
   int ring = 4;
   while (ring < v.most + 4) ring *= 2;
   size_t stride = ((size_t)h->elems + 64 + 63) & ~(size_t)63;  // targets may read and write up to 64 elements more
   uint32_t *buf = stk_grow(l, &l->ring, ring * stride * 4);
   const uint32_t **pairs = stk_grow(l, &l->ptrs, (size_t)v.most * sizeof *pairs);
   uint8_t *t = stk_grow(l, &l->tmp, (size_t)h->elems);
-  int straight = !p->gray_post && plain_rows(l, k);
-  int direct = !straight && k->final && !p->gray_post && ay->safe && v.most <= STK_PAIRS;
-  const stk_target *target = ay->safe ? l->target : &stk_base;
+  const int bare = !p->gray_post && !coloured(p);  // rows need nothing more
+  int straight = bare && plain_rows(l, k);
+  int direct = bare && !straight && k->final && v.most <= STK_PAIRS;
 
   int total = ay->hi - ay->lo, have = 0;
   int back = p->pre_v != p->post_v;
@@ -388,12 +427,12 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
     const uint32_t *w = v.w + (size_t)y * v.stride;
     if (direct) {
       int64_t since = tick(l);
-      int done = fused(l, k, y, pairs, w, v.num[y], h->elems, ay->prec);
+      int done = fused(l, k, y, pairs, w, v.num[y], h->elems, ay->prec, ay->clamp);
       tock(l, &l->job.write_ns, since);
       if (done) continue;
     }
     uint8_t *out = straight ? k->dst + (size_t)y * h->elems : t;
-    target->v(out, pairs, w, v.num[y], h->elems, ay->prec);
+    l->target->v(out, pairs, w, v.num[y], h->elems, ay->prec, ay->clamp);
     if (!straight) emit(l, p, k, y, out, c);
   }
 }
@@ -418,45 +457,93 @@ static int outside(int i, int n, int mode) {
   return -1;
 }
 
+// fill_row makes n pixels of the fill.
+static void fill_row(uint8_t *t, int n, const uint8_t *fill, int c) {
+  if (c == 1) {
+    memset(t, fill[0], (size_t)n);
+    return;
+  }
+  for (int x = 0; x < n; x++) {
+    t[3 * x] = fill[0];
+    t[3 * x + 1] = fill[1];
+    t[3 * x + 2] = fill[2];
+  }
+}
+
 static void pad_pass(stk_lane *l, const stk_pass *p, const uint8_t *in, const sink *k) {
-  int c = k->c;
-  int32_t *xs = stk_grow(l, &l->xmap, (size_t)p->pw * 4);
-  for (int x = 0; x < p->pw; x++) xs[x] = outside(x - p->px, p->ww, p->mode);
+  const int c = k->c, filled = p->mode == 0;
   int a = p->px < 0 ? 0 : p->px > p->pw ? p->pw : p->px;       // first column that is inside
   int b = p->px + p->ww > p->pw ? p->pw : p->px + p->ww;
   if (b < a) b = a;
-  uint8_t *t = stk_grow(l, &l->tmp, (size_t)p->pw * c);
+  const size_t wide = (size_t)p->pw * c;
+  uint8_t *t = stk_grow(l, &l->tmp, 2 * wide), *none = t + wide;
+  int32_t *xs = NULL;
+  if (filled) {
+    fill_row(t, p->pw, p->fill, c);
+    memcpy(none, t, wide);
+  } else {
+    xs = stk_grow(l, &l->xmap, (size_t)p->pw * 4);
+    for (int x = 0; x < p->pw; x++) xs[x] = outside(x - p->px, p->ww, p->mode);
+  }
   for (int y = 0; y < p->ph; y++) {
     int sy = outside(y - p->py, p->wh, p->mode);
-    const uint8_t *row = sy < 0 ? NULL : in + (size_t)sy * p->ww * c;
-    for (int x = 0; x < p->pw; x++) {
-      if (row && x == a && b > a) {
-        memcpy(t + (size_t)a * c, row + (size_t)(a - p->px) * c, (size_t)(b - a) * c);
-        x = b - 1;
-        continue;
-      }
-      memcpy(t + (size_t)x * c, row && xs[x] >= 0 ? row + (size_t)xs[x] * c : p->fill, c);
+    if (sy < 0) {
+      put(l, k, y, none);
+      continue;
+    }
+    const uint8_t *row = in + (size_t)sy * p->ww * c;
+    memcpy(t + (size_t)a * c, row + (size_t)(a - p->px) * c, (size_t)(b - a) * c);
+    for (int x = 0; !filled && x < p->pw; x++) {
+      if (x == a) x = b;
+      if (x < p->pw) memcpy(t + (size_t)x * c, row + (size_t)xs[x] * c, (size_t)c);
     }
     put(l, k, y, t);
   }
 }
 
+static void whole_pass(stk_lane *l, const stk_pass *p, const source *s, const sink *k) {
+  stk_op *o = &l->job.op[p->whole - 1];
+  int64_t since = tick(l), emitted = l->emitting;
+  o->with = p->whole - 1;
+  switch (o->op) {
+  case STK_SHARPNESS: stk_sharpen(l, p, o, s, k); break;
+  case STK_BLUR: stk_blur(l, p, o, s, k); break;
+  case STK_AFFINE:
+  case STK_PERSPECTIVE: stk_warp_whole(l, p, o, s, k); break;
+  case STK_KEEP:
+  case STK_ADD:
+  case STK_SUM: stk_sum_step(l, p, o, s, k); break;
+  }
+  tock(l, &o->ns, since);
+  o->ns -= l->emitting - emitted;
+}
+
 static void run_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k) {
   sink in = *k;
   int c = p->gray_pre ? 1 : p->c_in;
+  if (coloured(p)) stk_colour_begin(l, p);
   if (p->pad) {
     in.dst = stk_grow(l, &l->inner, (size_t)p->ww * p->wh * p->c_out);
     in.w = p->ww;
     in.h = p->wh;
     in.final = 0;
   }
-  if (!p->resample)
+  if (p->whole)
+    whole_pass(l, p, s, &in);
+  else if (!p->resample)
     copy_pass(l, p, s, &in, c);
-  else if (p->nearest)
+  else if (p->filter == STK_NEAREST || p->filter == STK_NEAREST_EXACT)
     nearest_pass(l, p, s, &in, c);
   else
-    bilinear_pass(l, p, s, &in, c);
+    smooth_pass(l, p, s, &in, c);
   if (p->pad) pad_pass(l, p, in.dst, k);
+  for (int i = p->erase; i < p->erase + p->nerase; i++) {
+    const int64_t since = tick(l);
+    l->job.op[i].with = i;
+    stk_erase(l, &l->job.op[i], k);
+    tock(l, &l->job.op[i].ns, since);
+  }
+  if (k->final) stk_erase_floats(l, k);
 }
 
 // scale converts the job's ticks to nanoseconds; all ticks together took all_ns.
@@ -464,6 +551,8 @@ static void scale(stk_lane *l, int64_t all, int64_t all_ns) {
   const double each = all > 0 ? (double)all_ns / (double)all : 0;
   l->job.decode_ns = (int64_t)((double)l->job.decode_ns * each);
   l->job.write_ns = (int64_t)((double)l->job.write_ns * each);
+  for (int i = 0; i < l->job.nop; i++) l->job.op[i].ns = (int64_t)((double)l->job.op[i].ns * each);
+  for (int i = 0; i < l->job.nerased; i++) l->job.erased[i].ns = (int64_t)((double)l->job.erased[i].ns * each);
   l->job.all_ns = all_ns;
 }
 

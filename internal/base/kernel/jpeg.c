@@ -21,9 +21,9 @@
 
 enum { MARGIN = 64 };  // bytes before and after a row of a plane
 
-// side_of is the samples of a component's block: as libjpeg's choice in
-// jpeg_calc_output_dimensions. A component that is subsampled both ways is made less
-// small instead of being spread afterwards.
+// side_of is the number of samples per side of a component's block, as libjpeg
+// chooses it in jpeg_calc_output_dimensions: a component that is subsampled both ways
+// is reduced less, instead of being upsampled afterwards.
 static int side_of(const stk_frame *f, const stk_component *c, int shift) {
   const int least = 8 >> shift;
   int side = least;
@@ -31,7 +31,7 @@ static int side_of(const stk_frame *f, const stk_component *c, int shift) {
   return side;
 }
 
-// spread_of says how a component's samples become pixels: as libjpeg's choice in
+// spread_of decides how a component's samples become pixels, as libjpeg does in
 // jinit_upsampler.
 static stk_spread spread_of(const stk_plane *p, int shift) {
   if (shift == 3) return p->hs == 1 ? SPREAD_NONE : SPREAD_REPEAT;
@@ -44,7 +44,7 @@ static stk_spread spread_of(const stk_plane *p, int shift) {
 static int between_rows(const stk_plane *p) { return p->spread == SPREAD_V2 || p->spread == SPREAD_H2V2; }
 static int between_columns(const stk_plane *p) { return p->spread == SPREAD_H2 || p->spread == SPREAD_H2V2; }
 
-// other is the row that a pixel row between samples takes a quarter of.
+// other is the row that contributes a quarter to a pixel row between samples.
 static int other(const stk_plane *p, int y) {
   const int near = y / 2, far = y & 1 ? near + 1 : near - 1;
   return far < 0 ? 0 : far >= p->height ? p->height - 1 : far;
@@ -80,7 +80,7 @@ static void columns(stk_jpeg *j, int x0, int x1) {
   }
 }
 
-// layout gives each plane its memory.
+// layout assigns memory to each plane.
 static void layout(stk_lane *l, stk_jpeg *j) {
   const stk_frame *f = &j->f;
   const int mcus = j->last - j->first + 1;
@@ -103,7 +103,7 @@ static void layout(stk_lane *l, stk_jpeg *j) {
     p->reach = j->reach + quads;
     quads += f->comp[i].h * p->v * GROUP / 4;
   }
-  // Quads are zero but while they are filled: not after a failure.
+  // Quads are zero except while they are filled; after a failure they are not.
   if (j->dirty) {
     memset(j->quad, 0, sizeof j->quad);
     memset(j->reach, 0, sizeof j->reach);
@@ -118,7 +118,7 @@ static void layout(stk_lane *l, stk_jpeg *j) {
   }
 }
 
-// plane_of is component c of the picture made smaller.
+// plane_of is component c of the reduced picture.
 static stk_plane plane_of(const stk_frame *f, const stk_component *c, int shift) {
   const int side = side_of(f, c, shift), least = 8 >> shift;
   stk_plane p = {.side = side, .v = c->v, .quant = f->quant[c->tq]};
@@ -149,8 +149,8 @@ void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int shift) {
   if (f->restart && (j->band > 0 || j->first > 0 || j->last + 1 < j->huff->cols)) stk_segments(j->huff);
 }
 
-// edges repeats the outermost samples of the picture where pixels between samples
-// look beyond them.
+// edges repeats the outermost samples of the picture, because pixels between samples
+// read beyond them.
 static void edges(const stk_plane *p, uint8_t *row) {
   const int last = p->width - 1 - p->x;
   for (int y = 0; y < p->side * p->v; y++, row += p->stride) {
@@ -163,7 +163,7 @@ static stk_dct *transform_to(const stk_samples *s, int side) {
   return side == 8 ? s->dct : side == 4 ? s->dct4 : side == 2 ? s->dct2 : stk_dct1;
 }
 
-// transform makes samples of the MCUs from column m on, n of them.
+// transform makes the samples of n MCUs from column m on.
 static void transform(stk_lane *l, const stk_jpeg *j, int m, int n) {
   for (int i = 0; i < j->f.components; i++) {
     const stk_plane *p = &j->plane[i];
@@ -199,7 +199,7 @@ static const uint8_t *row_of(const stk_plane *p, int y) {
   return p->sample + (ptrdiff_t)(y % (2 * p->side * p->v)) * p->stride;
 }
 
-// pixels gives the component's pixels of row y from column x0 on.
+// pixels returns the component's pixels of row y from column x0 on.
 static const uint8_t *pixels(stk_lane *l, const stk_jpeg *j, int i, int y) {
   const stk_plane *p = &j->plane[i];
   const int first = j->x0 / p->hs, n = (j->x1 - 1) / p->hs - first + 1, at = first - p->x;
@@ -250,7 +250,8 @@ void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n) {
 
 void stk_jpeg_end(stk_lane *l) { stk_huff_rest(l->jpeg->huff); }
 
-// stk_jpeg_done says that a picture went well: its quads are zero again.
+// stk_jpeg_done records that a picture was decoded without an error: its quads are
+// zero again.
 void stk_jpeg_done(stk_lane *l) { l->jpeg->dirty = 0; }
 
 void stk_jpeg_each(stk_lane *l, void (*what)(stk_buf *)) {

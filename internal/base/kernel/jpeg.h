@@ -4,17 +4,17 @@
 
 #include "huff.h"
 
-// How samples become pixels, where there are fewer of them.
+// How samples become pixels if there are fewer of them.
 typedef enum { SPREAD_NONE, SPREAD_H2, SPREAD_V2, SPREAD_H2V2, SPREAD_REPEAT } stk_spread;
 
-// MCUs that are decoded before they are transformed: few, so that their coefficients and
-// the tables share the nearest cache; four at least, which is a quad of blocks.
+// MCUs that are decoded before they are transformed: few, so that their coefficients
+// and the tables share the nearest cache; at least four, which is a quad of blocks.
 enum { GROUP = 16 };
 
 // stk_plane is a component of the region: coefficients of a group of MCUs, and samples
 // of two rows of them.
 typedef struct {
-  int side;                // of a block, in samples: 8; 4, 2 or 1 where the picture is made smaller
+  int side;                // of a block, in samples: 8; 4, 2 or 1 in a reduced picture
   int hs, vs;              // pixels that a sample covers
   int v;                   // rows of blocks of an MCU
   int width, height;       // of the whole component, in samples

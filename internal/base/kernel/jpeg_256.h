@@ -1,5 +1,6 @@
-// What AVX2 and AVX-512 share of a JPEG's samples and pixels: registers of 256 bits, two
-// blocks or 16 pixels of 16 bits each. Whoever includes it has chosen the processor.
+// The part of a JPEG's samples and pixels that AVX2 and AVX-512 share: 256-bit
+// registers, two blocks or 16 pixels of 16 bits each. The including file chooses the
+// processor.
 
 #define CHROMA(name) name
 #include "chroma.h"
@@ -44,7 +45,7 @@ static INLINE V v_short32(V a, V b) { return v_pack32(a, b); }
 static INLINE V v_pack16(V a, V b) { return _mm256_packs_epi16(a, b); }
 static INLINE V v_center(V a) { return _mm256_xor_si256(a, _mm256_set1_epi8(-128)); }
 static INLINE int v_wild(V a) {
-  // |-32768| stays -32768, which is large when it has no sign.
+  // |-32768| stays -32768, which is large as an unsigned number.
   return !_mm256_testz_si256(_mm256_abs_epi16(a), _mm256_set1_epi16((short)0xe000));
 }
 static INLINE int v_beyond(const V *r, int rows) { return (void)rows, v_wild(r[0]); }
@@ -60,8 +61,9 @@ static INLINE void v_rows(V a, uint8_t *out, ptrdiff_t stride) {
 // wide is 16 bytes as int16.
 static INLINE V wide(const uint8_t *p) { return _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)p)); }
 
-// sixteen makes red, green and blue of 16 pixels. Of int16 x, mulhrs(2x, 22971) is 1.402 x
-// and mulhrs(2x, 29033) 1.772 x as libjpeg rounds them, for every x of 9 bits.
+// sixteen makes red, green and blue of 16 pixels. For int16 x, mulhrs(2x, 22971) is
+// 1.402 x and mulhrs(2x, 29033) is 1.772 x, rounded as by libjpeg, for every x of 9
+// bits.
 static INLINE void sixteen(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, V out[3]) {
   const V mid = _mm256_set1_epi16(128), c = v_pair(-22554, 65536 - 46802), half = v_set32(1 << 15);
   const V luma = wide(y), b = v_sub(wide(cb), mid), r = v_sub(wide(cr), mid);

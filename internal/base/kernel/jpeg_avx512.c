@@ -4,15 +4,17 @@
 #include "reduced.h"
 
 #ifdef __x86_64__
-#pragma GCC target("avx2,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni,prefer-vector-width=256")
 #pragma GCC optimize("O3")
-#include <immintrin.h>
+#include "avx512.h"
+#ifndef STK_SIMDE
+#pragma GCC target("prefer-vector-width=256")
+#endif
 
 #include "jpeg_256.h"
 
-// Where the bytes of 32 interleaved pixels come from: of red (0..31) and green (32..63), and of
-// blue where a byte is 2 mod 3. Bytes are as packing leaves them: in each 128 bits eight of
-// the first 16 pixels, then eight of the others.
+// The sources of the bytes of 32 interleaved pixels: red (0..31) and green (32..63),
+// and blue for bytes that are 2 mod 3. Bytes are in the order that packing leaves: in
+// each 128 bits eight of the first 16 pixels, then eight of the others.
 typedef struct {
   uint8_t rg[3][32], b[3][32];
 } order;
@@ -25,7 +27,7 @@ typedef struct {
 static const order packed = {{{ALL(RG, 0)}, {ALL(RG, 32)}, {ALL(RG, 64)}}, {{ALL(B_, 0)}, {ALL(B_, 32)}, {ALL(B_, 64)}}};
 static const uint32_t blue[3] = {0x24924924, 0x49249249, 0x92492492};
 
-// rgb stores 32 pixels at a time, and of the last ones only what there is.
+// rgb stores 32 pixels at a time, and of the last group only the existing ones.
 static void rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, int n) {
   for (int i = 0; i < n; i += 32) {
     V p[2][3];

@@ -1,6 +1,6 @@
-// A JPEG's samples and pixels in SSE2, which every x86-64 has, and in plain C: what is
-// left to processors without vectors, or whose compilers have none for them, to those of
-// big-endian order, and to the fuzzer, which compares.
+// A JPEG's samples and pixels in SSE2, which every x86-64 has, and in plain C. The
+// plain form is for processors or compilers without vectors, for big-endian
+// processors, and for the fuzzer, which compares.
 #include "reduced.h"
 
 #pragma GCC optimize("O3")
@@ -12,9 +12,9 @@ static int16_t clamp(int16_t v) { return v < 0 ? 0 : v > 255 ? 255 : v; }
 
 enum { CHUNK = 64 };
 
-// colours is the conversion of JFIF, in libjpeg's fixed point: 16 bits of fraction, each
-// sum rounded once. 1.402 is 91881 / 65536, 1.772 116130, 0.34414 22554, 0.71414 46802; whole numbers
-// are taken out, so that what is left has 16 bits.
+// colours is the conversion of JFIF, in libjpeg's fixed point: 16 bits of fraction,
+// each sum rounded once. 1.402 is 91881 / 65536, 1.772 116130, 0.34414 22554, 0.71414
+// 46802; their whole parts are separate, so that the rest fits into 16 bits.
 static void colours(const uint8_t *restrict y, const uint8_t *restrict cb, const uint8_t *restrict cr,
                     uint8_t *restrict r, uint8_t *restrict g, uint8_t *restrict b) {
   const int32_t half = 1 << 15;
@@ -122,7 +122,7 @@ static INLINE V green(V cb, V cr) {
   return _mm_sub_epi16(_mm_packs_epi32(lo, hi), cr);
 }
 
-// four stores four pixels of four bytes, the last of which is nobody's, as twelve.
+// four stores four pixels of four bytes, of which the last is unused, as twelve.
 static INLINE void four(V a, uint8_t *out) {
   const V low = _mm_set1_epi64x(0xffffff), high = _mm_set1_epi64x(0xffffff000000);
   a = _mm_or_si128(_mm_and_si128(a, low), _mm_and_si128(_mm_srli_epi64(a, 8), high));
@@ -130,7 +130,7 @@ static INLINE void four(V a, uint8_t *out) {
   _mm_storel_epi64((void *)(out + 6), _mm_unpackhi_epi64(a, a));
 }
 
-// rgb_sse2 writes two bytes more than its pixels where another sixteen follow.
+// rgb_sse2 writes two bytes more than its pixels, except at the end of a row.
 static void rgb_sse2(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, int n) {
   const V zero = v_zero(), mid = _mm_set1_epi16(128);
   int i = 0;

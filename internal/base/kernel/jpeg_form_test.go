@@ -214,8 +214,8 @@ func TestFormDoesNotMatter(t *testing.T) {
 
 // Values of 16 bits mean the same as those of 8, and what 8 cannot express.
 func TestWideQuantisation(t *testing.T) {
-	stock := stocked()
-	defer stock.Close()
+	reference := newReference()
+	defer reference.Close()
 	widened := func(jpeg []byte, times int) []byte {
 		m := cutMarkers(t, jpeg).each(0xdb, func(p []byte) (all [][]byte) {
 			for _, table := range tables(p) {
@@ -239,11 +239,11 @@ func TestWideQuantisation(t *testing.T) {
 				t.Errorf("%s: %s", name, d)
 			}
 			for _, times := range []int{7, 31, 200, 257} {
-				if l.target == "go" {
-					continue // of coefficients out of all range everyone makes something else
+				wide := widened(jpeg, times)
+				if _, taken := readFrame(wide); !taken && !byLibjpeg(l) {
+					continue // of these the standard library makes something else
 				}
-				loud := widened(jpeg, times)
-				if d := diff(run(t, l, Job{JPEG: loud}), run(t, stock, Job{JPEG: loud})); d != "" {
+				if d := diff(run(t, l, Job{JPEG: wide}), run(t, reference.of(wide), Job{JPEG: wide})); d != "" {
 					t.Errorf("%s: values %d times as large: %s", name, times, d)
 				}
 			}

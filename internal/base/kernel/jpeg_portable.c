@@ -1,5 +1,5 @@
-// A JPEG's samples and pixels in vectors that any processor may have: what those use
-// that have no file of their own. jpeg_portable.h says how.
+// A JPEG's samples and pixels in the compiler's generic vectors, for processors that
+// have no file of their own: see jpeg_portable.h.
 #include "stk.h"
 
 #ifdef STK_VECTORS
@@ -30,7 +30,7 @@ static INLINE V green(V cb, V cr) {
   return v_sub(v_load(high), cr);
 }
 
-// bytes brings int16 between 0 and 255.
+// bytes clips int16 to 0..255.
 static INLINE V bytes(V a, V b) {
   int16_t in[16];
   uint8_t out[16];
@@ -45,7 +45,8 @@ static INLINE V bytes(V a, V b) {
   return v_load(out);
 }
 
-// four stores four pixels of four bytes, the last of which is nobody's, as twelve, and two bytes more.
+// four stores four pixels of four bytes, of which the last is unused, as twelve, and
+// two bytes more.
 static INLINE void four(V a, uint8_t *out) {
   const VU64 p = (VU64)a;
   uint64_t half[2];
@@ -65,7 +66,7 @@ static INLINE void interleave(V r, V g, V b, uint8_t *out) {
   four(v_hi(rg1, b1), out + 36);
 }
 
-// sixteen makes the pixels of the conversion of JFIF: see jpeg_base.c.
+// sixteen converts to pixels as JFIF says: see jpeg_base.c.
 static INLINE void sixteen(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out) {
   const V zero = v_zero(), mid = v_set16(128), y8 = v_load(y), cb8 = v_load(cb), cr8 = v_load(cr);
   V red[2], grn[2], blue[2];

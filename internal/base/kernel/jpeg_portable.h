@@ -1,14 +1,16 @@
-// The vectors of dct.h and reduced.h in the generic ones of GCC and Clang: registers of
-// 128 bits, and no instruction of any processor by name.
+// The vectors of dct.h and reduced.h, as generic vectors of GCC and Clang: 128-bit
+// registers, and no instruction of a particular processor.
 //
-// Most of it is one instruction or two on any processor. What has no operator (int16 times
-// int16 as int32, min and max) is a loop over eight or sixteen numbers, which becomes one:
-// GCC 12 finds smull and smlal on arm64, pmullw, pmulhw and pmaxsw on x86-64, and in no form
-// pmaddwd, which Clang does. So pairs are put side by side, not interleaved: the halves of
-// what is multiplied need only be added. And where no processor's name says it, saturating
-// from int32 takes twenty instructions: v_beyond sees to it that the DCT needs none.
+// Most operations are one or two instructions on any processor. Those without an
+// operator (int16 times int16 as int32, min and max) are loops over eight or sixteen
+// numbers, which the compiler turns into one: GCC 12 finds smull and smlal on arm64,
+// and pmullw, pmulhw and pmaxsw on x86-64. It never finds pmaddwd, which Clang does; so
+// pairs are put side by side, not interleaved, and only the halves of the products need
+// to be added. Saturating from int32 takes twenty instructions without a processor's
+// own: v_beyond makes sure that the DCT needs none.
 //
-// It counts on the lower half of an int32 to come first: big-endian processors have plain C.
+// It requires that the lower half of an int32 comes first: big-endian processors use
+// plain C.
 #include "reduced.h"
 
 #define LANES 8
@@ -26,8 +28,8 @@ typedef int8_t V8 __attribute__((vector_size(16)));
 #define SHUFFLE(T, a, b, ...) ((V)__builtin_shuffle((T)(a), (T)(b), (T){__VA_ARGS__}))
 #endif
 
-// EACH is a loop over n numbers that compilers make vectors of. GCC does so if it does not
-// unroll it before, Clang after that.
+// EACH is a loop over n numbers that compilers vectorise: GCC if it has not unrolled
+// the loop before, Clang after unrolling it.
 #ifdef __clang__
 #define EACH(i, n) for (int i = 0; i < (n); i++)
 #else
@@ -123,9 +125,10 @@ static INLINE int any(V a) {
 }
 static INLINE int v_wild(V a) { return any((a > 8191) | (a < -8192)); }
 
-// Columns whose sizes sum up to S come out of the first pass within 4 * 1.39 * S + 1, which is
-// int16 up to S = 5892; those of pictures come to 2900. Their eighths do not wrap when summed, and lose
-// less than one each. What the second pass shifts is int16 whatever it was.
+// Columns whose sizes sum to S come out of the first pass within 4 * 1.39 * S + 1,
+// which is int16 up to S = 5892; those of real pictures reach 2900. Their eighths do
+// not wrap when summed, and lose less than one each. The second pass shifts int16 in
+// any case.
 static INLINE int v_beyond(const V *r, int rows) {
   V sum = v_zero();
 #pragma GCC unroll 8

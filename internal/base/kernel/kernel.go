@@ -1,34 +1,37 @@
-// Package kernel is every pixel and copy loop of stoker: one job per picture,
-// run by C (a JPEG decoder of our own, hand-written SIMD) in a single call, or by its
-// plain-Go twin, which is the reference and the whole engine where there is no
-// C compiler. libjpeg-turbo and libwebp are built in by the tags stoker_libjpeg and
-// stoker_libwebp; without them nothing but a C compiler is needed.
+// Package kernel is every pixel and copy loop of stoker. A picture is one job, which C
+// (our own JPEG decoder, hand-written SIMD) runs in a single call, or the plain-Go
+// twin, which is the reference, and the whole engine in a build without a C compiler.
+// The build tags stoker_libjpeg and stoker_libwebp add libjpeg-turbo and libwebp;
+// without them, only a C compiler is needed.
 //
-// A job goes: encoded JPEG or raw pixels -> steps (crop, resize, pad, flips,
-// grey) -> output layout (uint8 or normalised float32; HWC or CHW), written to
-// its final place. A leading crop of a JPEG decodes only that region.
+// The stages of a job: encoded JPEG or raw pixels -> steps (crop, resize, pad, flips,
+// grey, colours) -> output layout (uint8 or normalised float32; HWC or CHW), written to its
+// final memory. A leading crop of a JPEG decodes only that region.
 //
-// Where to look: chain.go says which steps commute and fuse, plan_cgo.go lays them out
-// in passes, job.c runs those row by row. A JPEG's markers are read by frame.c, its entropy-coded data by huff.c,
-// with segment.c finding restart markers for it; jpeg.c turns them into rows of
-// pixels, by the transforms of dct.h and, to fewer samples, reduced.h, and the
-// upsampling of chroma.h, compiled for each target in jpeg_base.c, jpeg_avx2.c and
-// jpeg_avx512.c, and in jpeg_portable.c for processors that are not x86. What frame.c does not take, libjpeg.c decodes, or the twin where
-// that is not built in. IndexJPEG, which puts restart markers into a picture, reads
-// it as symbols (tokens.c, coefficients.c), makes codes for them (codes.c), and
-// writes them (write.c), as index.c tells it to. axis.c and axis_avx2.c make
-// resampling weights; base.c, avx2.c and avx512.c hold the loops of each target.
+// Where to look: chain.go says which steps commute and fuse, plan_cgo.go arranges them
+// in passes, and job.c runs those row by row. colour.c has the colours of a pass;
+// sharpen.c, blur.c and erase.c the steps that need more of a picture than one pixel.
+// frame.c reads a JPEG's markers and huff.c its entropy-coded data, for which segment.c
+// finds restart markers. jpeg.c turns the data into rows of pixels, by the transforms
+// of dct.h and, for fewer samples, reduced.h, and the upsampling of chroma.h; these are
+// compiled for each target in jpeg_base.c, jpeg_avx2.c and jpeg_avx512.c, and in
+// jpeg_portable.c for processors other than x86. What frame.c does not accept,
+// libjpeg.c decodes, or the twin if libjpeg is not built in. IndexJPEG puts restart
+// markers into a picture: it reads the picture as symbols (tokens.c, coefficients.c),
+// makes codes for them (codes.c), and writes them (write.c); index.c directs this.
+// axis.c and axis_avx2.c make resampling weights; base.c, avx2.c and avx512.c hold the
+// loops of each target.
 //
-// Beside jobs there is what other pictures and formats are packed by: Inflater (inflate.c,
-// inflate_loop.h; deflate, zlib, gzip), LZW (lzw.c), PNG's filters (unfilter.c), WebP (vp8_decode.h
-// for lossy ones, libwebp for others).
+// Besides jobs, the package decompresses other pictures and formats: Inflater
+// (inflate.c, inflate_loop.h; deflate, zlib, gzip), LZW (lzw.c), PNG's filters
+// (unfilter.c), WebP (vp8_decode.h for lossy pictures, libwebp for lossless ones).
 //
-// twin.go, resample.go, upsample.go, decode_go.go and the plain JPEG decoder
-// (plain.go, plain_scan.go, plain_dct.go, plain_draft.go) are the twin. Results do
-// not depend on the target, to the bit, except where a JPEG is left to the
-// standard library, which rounds otherwise: pictures that are progressive, in several
-// scans or CMYK differ by at most 3 or 4 a sample, 15 of subsampled CMYK; those
-// of arithmetic coding it refuses. Of all of these it makes no drafts.
+// twin.go, resample.go, upsample.go, decode_go.go and the plain JPEG decoder (plain.go,
+// plain_scan.go, plain_dct.go, plain_draft.go) are the twin. Results do not depend on
+// the target, to the bit, with one exception: the standard library, if it decodes a
+// JPEG, rounds differently. Progressive and CMYK pictures and those in several scans
+// then differ by at most 3 or 4 per sample (15 for subsampled CMYK); arithmetic coding
+// is refused, and none of these is decoded as a draft.
 //
 // The C under AddressSanitizer, damaged files included: go test -asan.
 package kernel
@@ -49,6 +52,33 @@ const (
 	OpFlipH                // left to right
 	OpFlipV                // top to bottom
 	OpGray                 // to luma by Pillow's fixed point, (19595 R + 38470 G + 7471 B + 32768) >> 16, in C channels, 1 or 3
+
+	// Colours; see colour.go. N is the step's number.
+	OpInvert       // every value v becomes 255 - v
+	OpPosterize    // keeps the N highest bits of every value, 0 to 8
+	OpSolarize     // inverts values of at least N
+	OpBrightness   // multiplies every value by N >= 0
+	OpContrast     // blends with the mean of the picture's luma: N of the picture, 1 - N of the mean
+	OpSaturation   // blends with the luma of each pixel: N of the picture, 1 - N of the luma
+	OpHue          // turns the hue by N turns, -1/2 to 1/2
+	OpAutocontrast // stretches each channel so that its least value becomes 0 and its greatest 255
+	OpEqualize     // makes the histogram of each channel flat
+	OpPermute      // channel c of the result is channel Perm[c]
+
+	// Steps that read a pixel's neighbours; see whole.go.
+	OpSharpness // blends with the picture smoothed by 3 x 3: N of the picture, 1 - N of the other
+	OpBlur      // smooths by a Gaussian over W x H pixels, odd numbers; N is the weight of the next pixel by that of the pixel itself, e^(-1/(2 sigma^2))
+
+	OpErase // makes the box X, Y, W, H, which may be empty, one colour, Fill; see erase.go
+
+	// Warps by Map, to W x H by Bilinear or Nearest, with Fill if Filled; see warp.go.
+	OpAffine
+	OpPerspective
+
+	// A sum of pictures; see blend.go. N is a picture's weight.
+	OpKeep // keeps the picture for later, and begins a sum with it
+	OpAdd  // adds the picture to the sum, and returns to the picture that was kept
+	OpSum  // adds the picture to the sum, which is the result
 )
 
 // Filter is a way of resampling.
@@ -56,9 +86,14 @@ type Filter uint8
 
 // The filters.
 const (
-	Bilinear Filter = iota // triangle, widened when shrinking (antialias=True)
-	Nearest                // floor(i * in / out), as torchvision's NEAREST
+	Bilinear     Filter = iota // triangle, widened when shrinking (antialias=True)
+	Nearest                    // floor(i * in / out), as torchvision's NEAREST
+	Bicubic                    // Keys's cubic with a = -1/2, widened when shrinking (antialias=True)
+	NearestExact               // floor((i + 1/2) * in / out), as torchvision's NEAREST_EXACT
 )
+
+// Smooth reports whether pixels are weighted sums, and not copies of pixels.
+func (f Filter) Smooth() bool { return f == Bilinear || f == Bicubic }
 
 // PadMode is the contents of the padding.
 type PadMode uint8
@@ -78,12 +113,17 @@ type Step struct {
 	Mode       PadMode
 	X, Y, W, H int
 	C          int      // OpGray: channels of the result
-	Fill       [3]uint8 // OpPad with PadConstant
+	Fill       [3]uint8 // OpPad with PadConstant, OpErase, warps
+	N          float64  // of colours, OpSharpness, OpBlur, and weights
+	Filled     bool     // warps: outside the picture is Fill; otherwise it is zero
+	Perm       [3]uint8 // OpPermute
+	Owner      uint8    // below Owners: what Spent.Own counts the step for, if it is a colour or reads the whole picture
+	Map        Map      // warps
 
-	// OpResize with Bilinear: where it is given a box of a JPEG of at least 2, 4 or 8
-	// times its width and its height, the JPEG may be decoded at 1/2, 1/4 or 1/8 of its
-	// size, as libjpeg-turbo's scaled decoding does it, and resampled from there. The
-	// box is not rounded. Pixels are near to what they would be without it, and as firm.
+	// OpResize with Bilinear: if its input is a box of a JPEG of at least 2, 4 or 8
+	// times the result's width and height, the JPEG may be decoded at 1/2, 1/4 or 1/8
+	// of its size, by libjpeg-turbo's scaled decoding, and resampled from there. The
+	// box is not rounded. Pixels are close to those without Draft, and as reproducible.
 	Draft bool
 }
 
@@ -99,9 +139,10 @@ type Output struct {
 	Float       bool       // float32: x*Scale[c] + Bias[c], product and sum rounded apart; else uint8
 	CHW         bool       // planes; else interleaved
 	Scale, Bias [3]float32 // Float only
+	Erased      []Erased   // Float only
 }
 
-// Job is one picture's whole chain. The kernel keeps nothing of it.
+// Job is the complete processing of one picture. The kernel keeps no reference to it.
 type Job struct {
 	JPEG  []byte // the encoded picture; nil: Src
 	Src   Pixels
@@ -110,11 +151,11 @@ type Job struct {
 	Out   Output
 	Dst   []byte // exactly the result's bytes
 
-	// Strict refuses a JPEG whose scan goes on after its last block, by a TrailingError:
-	// that of a size which its header understates, or bytes between it and the end
-	// marker. What is stored after the region is then read too. Whoever looks for damage
-	// asks for it; training does not, for such bytes change no pixel and are met in sound
-	// photographs.
+	// Strict refuses, with a TrailingError, a JPEG whose scan continues after its last
+	// block: because its header understates the size, or because there are bytes between
+	// it and the end marker. It also reads what is stored after the region. A search for
+	// damage sets it; training does not, because such bytes change no pixel and occur in
+	// sound photographs.
 	Strict bool
 
 	Way Way // set by Run: which decoder took the JPEG
@@ -128,19 +169,25 @@ type Way uint8
 
 // The ways.
 const (
-	WayOwn     Way = iota // this package's: what nearly all photographs are
+	WayOwn     Way = iota // this package's own decoder, for nearly all photographs
 	WayLibjpeg            // libjpeg-turbo: progressive, four components, odd sampling, several scans
 	WayGo                 // the same pictures by the standard library, where libjpeg-turbo is not built in
 )
 
 func (w Way) String() string { return [...]string{"own", "libjpeg", "go"}[w] }
 
-// Spent is where the time of a job went: in the decoder of a JPEG; in writing rows
-// of the result as they were asked for, with the vertical half of a resampling where
-// one loop does both; in all of it. The rest are the steps.
-type Spent struct{ Decode, Write, All time.Duration }
+// Owners is the number of owners that the steps of a job may have.
+const Owners = 32
 
-// Header is what a JPEG's markers say.
+// Spent is the time of a job: in the decoder of a JPEG; in writing rows of the result,
+// including the vertical half of a resampling if one loop does both; in colours and steps
+// that read the whole picture, by their owners; and in total. The rest is the other steps.
+type Spent struct {
+	Decode, Write, All time.Duration
+	Own                [Owners]time.Duration
+}
+
+// Header describes a JPEG by its markers.
 type Header struct {
 	W, H        int
 	Components  int  // 1 grey, 3 colour, 4 CMYK or YCCK
@@ -148,40 +195,42 @@ type Header struct {
 	Arithmetic  bool // SOF9, SOF10
 	Restart     int  // restart interval in MCUs; 0: none
 
-	// Coefficients is the bytes that all coefficients take, at 2 each, where they must
-	// be kept until the last scan: of progressive pictures and of several scans; else 0.
+	// Coefficients is the size in bytes of all coefficients, 2 bytes each, if they must
+	// be kept until the last scan (progressive pictures and those of several scans);
+	// otherwise 0.
 	Coefficients int64
 }
 
-// FormatError says that bytes are damaged: not what their format promises.
+// FormatError means that bytes are damaged: they do not match their format.
 type FormatError string
 
 func (e FormatError) Error() string { return string(e) }
 
-// TrailingError says that a strict job's JPEG is whole, and that its scan goes on after
-// its last block: with bytes that belong to nothing, or with blocks of a picture that its
-// header says to be smaller. Nobody can tell which. It unwraps to a FormatError.
+// TrailingError means that a strict job's JPEG is complete, but its scan continues after
+// its last block: with bytes that belong to nothing, or with blocks of a picture whose
+// header understates its size. The two cannot be told apart. It unwraps to a
+// FormatError.
 type TrailingError string
 
 func (e TrailingError) Error() string { return string(e) }
 
-// Unwrap is the same text as what it is for those who do not tell it from damage.
+// Unwrap is a FormatError with the same text, for callers that treat it as damage.
 func (e TrailingError) Unwrap() error { return FormatError(e) }
 
-// UnsupportedError says that bytes are valid, of a kind that is not built.
+// UnsupportedError means that bytes are valid, but of a kind that is not supported.
 type UnsupportedError string
 
 func (e UnsupportedError) Error() string { return string(e) }
 
-// MaxPixels is the largest picture that is decoded, unless somebody asks for another
-// limit: what Pillow refuses as a decompression bomb (twice its MAX_IMAGE_PIXELS).
+// MaxPixels is the default limit of a picture's pixels: what Pillow refuses as a
+// decompression bomb (twice its MAX_IMAGE_PIXELS).
 const MaxPixels = 178956970
 
-// MostPixels is the largest limit that anybody can ask for: the bytes of a picture
-// still fit into 31 bits.
+// MostPixels is the largest limit that can be set: the bytes of a picture still fit into
+// 31 bits.
 const MostPixels = 1 << 29
 
-// CheckSize refuses sizes that must not be allocated, where nobody asked for another limit.
+// CheckSize refuses sizes above the default limit, before anything is allocated.
 func CheckSize(w, h int) error { return CheckLimit(w, h, MaxPixels) }
 
 // CheckLimit is CheckSize with a limit in pixels.

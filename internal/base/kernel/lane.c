@@ -25,7 +25,9 @@ static const stk_target *target_of(int level) {
 }
 
 int stk_best_level(void) {
-#ifdef __x86_64__
+#ifdef STK_SIMDE
+  return 2;
+#elif defined __x86_64__
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
@@ -48,7 +50,7 @@ stk_job *stk_lane_job(stk_lane *l) { return &l->job; }
 
 const char *stk_lane_msg(stk_lane *l) { return l->msg; }
 
-// Growing loses what was in the buffer; nobody grows a buffer that is in use.
+// Growing loses the contents of the buffer, so a buffer in use must not grow.
 void *stk_grow(stk_lane *l, stk_buf *b, size_t n) {
   n += STK_SLACK;
   if (n <= b->cap) return b->p;
@@ -77,7 +79,7 @@ static void each(stk_lane *l, void (*what)(stk_buf *)) {
   stk_buf *all[] = {&l->ax.b_start, &l->ax.b_cnt, &l->ax.b_w, &l->ax.b_tmp, &l->ay.b_start, &l->ay.b_cnt, &l->ay.b_w, &l->ay.b_tmp,
                     &l->h.b_off, &l->h.b_idx, &l->h.b_coef, &l->ring, &l->ptrs, &l->vw,     &l->vnp,
                     &l->rows,    &l->gray,    &l->post, &l->tmp,      &l->line, &l->xmap, &l->pic[0], &l->pic[1],
-                    &l->inner};
+                    &l->inner, &l->kept, &l->sum, &l->stages, &l->planes};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) what(all[i]);
   stk_jpeg_each(l, what);
 }

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Lane is the scratch of one worker: a decompressor, grown buffers, tables.
-// One goroutine at a time uses it; Close gives its memory back. Once warm, Run
-// allocates nothing.
+// Lane is the working memory of one worker: a decompressor, buffers that grow, tables.
+// One goroutine at a time uses it; Close frees its memory. Once warm, Run allocates
+// nothing.
 type Lane struct {
 	target string
 	engine engine
 }
 
-// kernelEnv forces a target.
+// kernelEnv is the environment variable that sets the target.
 const kernelEnv = "STOKER_KERNEL"
 
-// Target is the name of what a new lane runs: "go" (the twin), "base", "avx2"
-// or "avx512". STOKER_KERNEL asks for one; where the processor or the build
-// does not have it, the best below it runs.
+// Target is the name of the target of a new lane: "go" (the twin), "base", "avx2" or
+// "avx512". STOKER_KERNEL asks for one; if the processor or the build does not have it,
+// the best one below it runs.
 func Target() string {
 	have := targets()
 	want := os.Getenv(kernelEnv)
@@ -53,14 +53,14 @@ func Libraries() []string {
 	return all
 }
 
-// names are the targets that there may be, the best last.
+// names are all targets, the best last.
 var names = []string{"go", "base", "avx2", "avx512"}
 
-// portable is not a name for users: it is the base target on processors without
-// vectors of their own, for tests.
+// portable is not a name for users: it is the base target of processors without their
+// own vectors, for tests.
 const portable = "portable"
 
-// rank orders targets; a name that is none asks for the best.
+// rank orders targets; an unknown name ranks as the best.
 func rank(target string) int {
 	if i := slices.Index(names, target); i >= 0 {
 		return i
@@ -79,9 +79,9 @@ func newLane(target string) *Lane {
 func (l *Lane) Close() { l.engine.close() }
 
 // Run runs one job and writes all of j.Dst, or fails: with FormatError or
-// UnsupportedError where the bytes are to blame, with JobError where the job
-// is, with ErrMemory where there is no memory for it. After an error, what
-// Dst holds is undefined.
+// UnsupportedError because of the bytes, with JobError because of the job, or with
+// ErrMemory because there is no memory for it. After an error, the content of Dst is
+// undefined.
 func (l *Lane) Run(j *Job) error {
 	var h header
 	w, hh, c := j.Src.W, j.Src.H, j.Src.C
@@ -99,6 +99,9 @@ func (l *Lane) Run(j *Job) error {
 	}
 	w, hh, c, err := resultSize(w, hh, c, j.Steps)
 	if err != nil {
+		return err
+	}
+	if err := j.Out.check(w, hh); err != nil {
 		return err
 	}
 	size := w * hh * c

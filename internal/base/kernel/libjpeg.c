@@ -54,8 +54,8 @@ static void on_message(j_common_ptr c, int level) {
 
 static void on_output(j_common_ptr c) { (void)c; }
 
-// A progressive file may hold any number of scans of a few bytes each, and
-// every one costs a walk over the whole picture.
+// A progressive file may contain any number of scans of a few bytes each, and each of
+// them costs a pass over the whole picture.
 static void on_progress(j_common_ptr c) {
   stk_libjpeg *j = stk_libjpeg_of(c);
   int scans = j->c.input_scan_number;
@@ -119,7 +119,7 @@ static JBLOCKARRAY alloc_barray(j_common_ptr c, int pool, JDIMENSION width, JDIM
   return a;
 }
 
-// What libjpeg frees is gone when the arena is emptied; only its virtual
+// Most memory that libjpeg frees is freed when the arena is emptied; only its virtual
 // arrays (progressive files) are its own.
 static void free_pool(j_common_ptr c, int pool) { stk_libjpeg_of(c)->free_pool(c, pool); }
 
@@ -208,17 +208,17 @@ int stk_libjpeg_smooths(const struct jpeg_decompress_struct *c) {
   return 0;
 }
 
-// stk_libjpeg_complete makes sure that every component was in a scan; where there are
-// several, they are read. libjpeg gives grey for one that was in none.
+// stk_libjpeg_complete makes sure that every component was in a scan, and reads all
+// scans if there are several. libjpeg returns grey for a component that was in none.
 void stk_libjpeg_complete(stk_lane *l, const struct jpeg_decompress_struct *c) {
   for (int i = 0; i < c->num_components; i++)
     if (!c->comp_info[i].quant_table)  // of its first scan
       stk_fail(l, STK_FORMAT, "the JPEG ends before all of its scans: component %d of %d has none", i + 1, c->num_components);
 }
 
-// stk_libjpeg_region starts decoding the box and returns the number of the pixel of
-// a row that is column x0. Fancy upsampling reads one more chroma sample on each
-// side, so what is decoded is padded, and the caller trims the padding.
+// stk_libjpeg_region starts decoding the box and returns the index, in a row, of the
+// pixel of column x0. Fancy upsampling reads one more chroma sample on each side, so
+// more is decoded than the box, and the caller trims it.
 int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int shift, int *row_pixels) {
   struct jpeg_decompress_struct *c = &l->libjpeg->c;
   c->scale_denom = 1u << shift;  // of scale_num 1
@@ -226,7 +226,7 @@ int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int shift, int *row_
   stk_libjpeg_complete(l, c);
   int left = 0, width = (int)c->output_width;
   int whole = shift > 0 || stk_libjpeg_smooths(c);  // a region of a smaller picture is cut out of all of it
-  // A scan of one component goes block by block, whatever its sampling factor says.
+  // A scan of one component goes block by block, whatever its sampling factor is.
   int mcu = c->num_components == 1 ? DCTSIZE : c->max_h_samp_factor * DCTSIZE;
   if (!whole) {
     int pad = c->max_h_samp_factor > 1 ? 2 : 0;
@@ -252,7 +252,7 @@ int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int shift, int *row_
   return x0 - left;
 }
 
-// Pillow's CMYK to RGB, of inverted ink as it assumes of every CMYK JPEG.
+// Pillow's CMYK to RGB, for inverted ink, which Pillow assumes of every CMYK JPEG.
 static void cmyk_row(const uint8_t *in, uint8_t *out, int n) {
   for (int i = 0; i < n; i++, in += 4, out += 3) {
     int k = in[3];  // 255 minus ink
@@ -278,7 +278,8 @@ void stk_libjpeg_rows(stk_lane *l, uint8_t **rows, int n) {
   }
 }
 
-// stk_libjpeg_end reads what is left of a picture, and makes sure that the file ends there.
+// stk_libjpeg_end reads the rest of a picture, and makes sure that the file ends
+// there.
 void stk_libjpeg_end(stk_lane *l) {
   struct jpeg_decompress_struct *c = &l->libjpeg->c;
   uint8_t *waste[1] = {stk_grow(l, &l->line, (size_t)c->output_width * c->output_components)};

@@ -44,7 +44,7 @@ int stk_lzw_decode(stk_lzw *t, uint8_t *dst, size_t n, size_t *got, const uint8_
           acc |= v << held;
         at += more;
         held += 8 * more;
-        // Bits beyond held are those of the next bytes, and come again.
+        // Bits beyond held belong to the next bytes, and are loaded again.
       } else {
         for (; held <= 56 && at < nsrc; held += 8, at++) {
           const uint64_t mask = ~UINT64_C(0);

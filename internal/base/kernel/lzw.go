@@ -7,17 +7,17 @@ import (
 	"os"
 )
 
-// LZW unpacks what GIF and TIFF packed so. It holds 24 KiB of tables, allocates nothing, and
-// is for one goroutine at a time; the zero value is ready.
+// LZW decompresses the LZW of GIF and TIFF. It holds 24 KiB of tables and allocates
+// nothing. One goroutine at a time may use it; the zero value is ready.
 type LZW struct {
 	state lzwState
 	twin  *lzwTwin
 }
 
-// Decode fills dst from src and returns how much of it. Codes begin with bits+1 bits, bits
-// being 1 to 8. GIF has the first bit lowest; TIFF has it highest, widens its codes one
-// earlier, and begins with the code that clears the table. An end before dst is full is
-// io.ErrUnexpectedEOF if src ends, and no error if the data says so.
+// Decode fills dst from src and returns the number of bytes. Codes begin with bits+1
+// bits; bits is 1 to 8. In GIF the first bit is the lowest; in TIFF it is the highest,
+// codes become wider one code earlier, and the first code clears the table. If dst is
+// not full, the error is io.ErrUnexpectedEOF if src ended, and nil if the data said so.
 func (t *LZW) Decode(dst, src []byte, bits int, tiff bool) (n int, err error) {
 	if bits < 1 || bits > 8 {
 		return 0, JobError("the LZW code size is not 1 to 8 bits")
@@ -57,9 +57,9 @@ var (
 	errLZWStart = errors.New("LZW data does not begin with a clear code")
 )
 
-// lzwTwin keeps LZW's strings as ranges of the output. Every string except the
-// single bytes is the one decoded before it and one more byte, which is what was
-// decoded next: so it is in the output, contiguous.
+// lzwTwin keeps LZW's strings as ranges of the output. Every string except the single
+// bytes is the string decoded before it plus one byte, which is the byte decoded next:
+// so it is in the output, contiguous.
 type lzwTwin struct {
 	start [4096]int32 // no output has 2 GiB
 	size  [4096]uint16
@@ -128,7 +128,7 @@ func (t *lzwTwin) decode(dst, src []byte, bits int, tiff bool) (n int, err error
 				copy(dst[n:n+size], dst[from:])
 				break
 			}
-			for i, v := range dst[from : from+size] { // most strings: too short for a call
+			for i, v := range dst[from : from+size] { // most strings are too short for a call
 				dst[n+i] = v
 			}
 		case code == next && last >= 0: // the string before and its own first byte

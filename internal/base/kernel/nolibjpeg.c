@@ -1,8 +1,8 @@
 //go:build !stoker_libjpeg
 
-// In the place of libjpeg.c and coefficients.c where libjpeg-turbo is not built in:
-// pictures that jpeg.c does not take are left to Go. What is called of a picture once
-// it is open is never called here.
+// Replaces libjpeg.c and coefficients.c if libjpeg-turbo is not built in: pictures
+// that jpeg.c does not accept are left to Go. Functions for a picture that is open
+// are never called here.
 #include "index.h"
 
 void stk_libjpeg_open(stk_lane *l, const uint8_t *p, size_t n) {

@@ -81,12 +81,12 @@ func TestRestRefused(t *testing.T) {
 		}
 		var u UnsupportedError
 		err := l.Run(&Job{JPEG: arithmetic, Dst: make([]byte, 3*75*50)})
-		if !errors.As(err, &u) || !strings.Contains(err.Error(), "libjpeg62-turbo-dev") {
+		if !errors.As(err, &u) || !strings.Contains(err.Error(), "libjpeg-dev") {
 			t.Errorf("arithmetic coding: %v", err)
 		}
 		for name, jpeg := range others(t) {
 			out, _, err := l.IndexJPEG([]byte("before"), jpeg, IndexOptions{Progressive: true})
-			if !errors.As(err, &u) || !strings.Contains(err.Error(), "libjpeg62-turbo-dev") || string(out) != "before" {
+			if !errors.As(err, &u) || !strings.Contains(err.Error(), "libjpeg-dev") || string(out) != "before" {
 				t.Errorf("%s: %q, %v", name, out, err)
 			}
 		}

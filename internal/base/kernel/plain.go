@@ -45,8 +45,8 @@ const (
 // block is 8x8 coefficients, row by row.
 type block [blockSize]int16
 
-// quantTable is the Qk of B.2.4.1, row by row. Only 16 bits of a product with one
-// count, so that it does not matter that those beyond 32767 are negative here.
+// quantTable is the Qk of B.2.4.1, row by row. Only the low 16 bits of a product count,
+// so it does not matter that values above 32767 are negative here.
 type quantTable [blockSize]int16
 
 // component is a component of the frame, and its samples once they are decoded.
@@ -56,13 +56,13 @@ type component struct {
 	tq     int  // Tqi: its quantisation table
 	td, ta int  // Tdj, Taj: its Huffman tables for DC and AC
 
-	side   int    // samples of a block across and down: 8 but in a picture made smaller
-	w, hgt int    // xi, yi of A.1.1: samples that mean something
+	side   int    // samples of a block across and down: 8, fewer in a reduced picture
+	w, hgt int    // xi, yi of A.1.1: samples of the picture
 	stride int    // of a row with those that complete the MCUs (A.2.4)
 	pix    []byte // whole MCUs
 }
 
-// frame is what the markers up to the first scan say.
+// frame describes the picture by the markers up to the first scan.
 type frame struct {
 	file       []byte
 	x, y       int // X and Y: the picture's columns and rows
@@ -73,7 +73,7 @@ type frame struct {
 	ri         int  // restart interval in MCUs; 0: none
 	ycc        bool // three components are YCbCr; else RGB
 	scan       int  // byte offset of the entropy-coded data
-	strict     bool // it must end with the picture
+	strict     bool // the scan must end with the picture
 }
 
 // huffmanSpec is a table as stored in the file (B.2.4.2).
@@ -82,18 +82,18 @@ type huffmanSpec struct {
 	huffval []byte // HUFFVAL: their values, shortest code first
 }
 
-// application is what the markers say that T.81 leaves to applications.
+// application is the markers' information that T.81 leaves to applications.
 type application struct {
 	jfif      bool
 	adobe     bool
 	transform byte // Adobe's
 }
 
-// readFrame reads markers up to the first scan, and takes the picture if that
-// scan is all of it: sequential, Huffman-coded, of 8 bits, with one or three
-// components in the frame's order, the first of them sampled most finely. It
-// takes nothing that T.81 does not allow there; whoever else decodes it will know
-// what to say. readHeader has already been through the same bytes.
+// readFrame reads markers up to the first scan, and accepts the picture if that scan is
+// all of it: sequential, Huffman-coded, 8 bits, with one or three components in the
+// frame's order, the first of them sampled most finely. It accepts nothing that T.81
+// does not allow there; another decoder will report it. readHeader has already read the
+// same bytes.
 func readFrame(b []byte) (f *frame, taken bool) {
 	f = &frame{file: b}
 	var app application
@@ -144,8 +144,8 @@ func readFrame(b []byte) (f *frame, taken bool) {
 
 func word(b []byte) int { return int(b[0])<<8 | int(b[1]) }
 
-// readDQT reads quantisation tables: Pq and Tq in a byte, then Q0 to Q63 in
-// zigzag order, of 8 bits where Pq is 0 and of 16 where it is 1 (B.2.4.1).
+// readDQT reads quantisation tables: Pq and Tq in one byte, then Q0 to Q63 in zigzag
+// order, with 8 bits each if Pq is 0 and 16 if it is 1 (B.2.4.1).
 func (f *frame) readDQT(seg []byte) bool {
 	for len(seg) > 0 {
 		pq, tq := int(seg[0]>>4), seg[0]&15
@@ -167,7 +167,7 @@ func (f *frame) readDQT(seg []byte) bool {
 	return true
 }
 
-// readDHT reads Huffman tables: Tc and Th in a byte, then BITS, then HUFFVAL.
+// readDHT reads Huffman tables: Tc and Th in one byte, then BITS, then HUFFVAL.
 func (f *frame) readDHT(seg []byte) bool {
 	for len(seg) > 0 {
 		tc, th := seg[0]>>4, seg[0]&15
@@ -245,8 +245,8 @@ func (f *frame) readSOS(seg []byte) bool {
 	return wholeScan(seg)
 }
 
-// read notes the two markers that tell colour. Versions and transforms that
-// libjpeg warns of are not taken.
+// read reads the two markers that describe colour. Versions and transforms about which
+// libjpeg warns are not accepted.
 func (a *application) read(m byte, seg []byte) bool {
 	switch {
 	case m == mAPP0 && len(seg) >= 14 && string(seg[:5]) == "JFIF\x00":
@@ -259,8 +259,9 @@ func (a *application) read(m byte, seg []byte) bool {
 	return true
 }
 
-// ycc finds what three components are: by JFIF YCbCr; by Adobe's marker what it
-// says; by their names RGB, if they are called that. It is libjpeg's order.
+// ycc decides the colour space of three components, in libjpeg's order: with JFIF it is
+// YCbCr; then Adobe's marker decides; then the components' names, which may be those of
+// RGB.
 func (a *application) ycc(comp []component) bool {
 	switch {
 	case a.jfif:
@@ -271,8 +272,8 @@ func (a *application) ycc(comp []component) bool {
 	return comp[0].c != 'R' || comp[1].c != 'G' || comp[2].c != 'B'
 }
 
-// decode decodes the picture at 1/2^shift of its size: to one channel where it has one
-// component, else to RGB.
+// decode decodes the picture at 1/2^shift of its size: to one channel if it has one
+// component, otherwise to RGB.
 func (f *frame) decode(shift int) (Pixels, error) {
 	for i := range f.comp {
 		c := &f.comp[i]

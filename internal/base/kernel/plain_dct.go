@@ -31,7 +31,7 @@ package kernel
 // x86, which the C kernel follows too.
 const (
 	constBits = 13 // of the constants
-	pass1Bits = 2  // that columns keep of their fraction
+	pass1Bits = 2  // fraction bits that columns keep
 )
 
 // With ck = cos(kπ/16), times 2^13 and rounded:
@@ -50,8 +50,8 @@ const (
 	k3072 = 25172 // √2 (c1 + c3 + c5 - c7)
 )
 
-// idct8 is the sum above of eight values; its results have 13 bits more of
-// fraction. Sums of two inputs that are not multiplied apart have 16 bits.
+// idct8 is the sum above for eight values; its results have 13 more bits of fraction.
+// Sums of two inputs have 16 bits, unless they are multiplied separately.
 func idct8(x0, x1, x2, x3, x4, x5, x6, x7 int16) (y0, y1, y2, y3, y4, y5, y6, y7 int32) {
 	// Even coefficients: x2 and x6 are rotated by 6π/16.
 	z := (int32(x2) + int32(x6)) * k0541
@@ -88,8 +88,8 @@ func inverseDCT(out []byte, stride int, s *block, q *quantTable) {
 	// Columns, to ws in Q2.
 	var ws block
 	if [56]int16(s[8:]) == [56]int16{} {
-		// Nothing but row 0. It makes every row, by a shift that wraps where
-		// rounding below would saturate.
+		// Only row 0 is not zero. Its shift makes every row, and wraps where rounding
+		// below would saturate.
 		for c := range 8 {
 			dc := s[c] * q[c] << pass1Bits
 			for r := range 8 {
@@ -132,5 +132,5 @@ func inverseColumn(ws, s *block, q *quantTable, c int) {
 	ws[48+c], ws[56+c] = saturate16(descale(y6, n)), saturate16(descale(y7, n))
 }
 
-// level is a sample of the picture: A.3.1 has them around 0.
+// level is a sample of the picture: in A.3.1 they are centred on 0.
 func level(v int32) byte { return byte(min(max(v, -128), 127) + 128) }

@@ -1,11 +1,11 @@
 package kernel
 
-// A picture at a half, a quarter or an eighth of its size, out of the decoder:
-// blocks of 8x8 coefficients become 4x4, 2x2 or 1x1 samples.
+// Decoding a picture at a half, a quarter or an eighth of its size: blocks of 8x8
+// coefficients become 4x4, 2x2 or 1x1 samples.
 
-// side is how many samples a component's block has across: 8 >> shift; or twice,
-// four or eight times that where the component is subsampled so in both
-// directions, which is then made less small instead of being upsampled.
+// side is how many samples a component's block has across: 8 >> shift; or twice, four or
+// eight times that if the component is subsampled by as much in both directions, because
+// it is then reduced less instead of being upsampled.
 func (f *frame) side(c *component, shift int) int {
 	least := 8 >> shift
 	side := least
@@ -25,7 +25,7 @@ func (c *component) transform(out []byte, s *block, q *quantTable) {
 	case 2:
 		inverse2(out, c.stride, s, q)
 	case 1:
-		// An eighth of DC, of which libjpeg looks at ten bits.
+		// An eighth of DC, of which libjpeg uses ten bits.
 		v := (int32(s[0])*int32(q[0]) + 4) >> 3
 		out[0] = level((v+512)&1023 - 512)
 	}
@@ -45,8 +45,8 @@ const (
 	k3624 = 29692 // √2 (c1 + c3 + c5 + c7)
 )
 
-// idct4 gives the means of pairs of idct8's results, times 2, less what coefficient
-// 4 adds to them, which is nothing. Its results have 14 bits more of fraction.
+// idct4 returns the means of pairs of idct8's results, times 2, without the contribution
+// of coefficient 4, which is zero. Its results have 14 more bits of fraction.
 func idct4(x0, x1, x2, x3, x5, x6, x7 int16) [4]int32 {
 	dc := int32(x0) << (constBits + 1)
 	even := int32(x2)*k1847 - int32(x6)*k0765
@@ -79,7 +79,7 @@ func inverse4(out []byte, stride int, s *block, q *quantTable) {
 	}
 }
 
-// odd2 is what the odd coefficients give in a transform to two samples.
+// odd2 is the contribution of the odd coefficients to a transform to two samples.
 func odd2(x1, x3, x5, x7 int16) int32 {
 	return int32(x1)*k3624 - int32(x3)*k1272 + int32(x5)*k0850 - int32(x7)*k0720
 }
@@ -104,14 +104,14 @@ func inverse2(out []byte, stride int, s *block, q *quantTable) {
 type draft struct {
 	shift        int // the JPEG is decoded at 1/2^shift; 0: as it is
 	box          [2]span
-	x, y         int // where box begins, in pixels of the smaller picture
+	x, y         int // origin of box, in pixels of the smaller picture
 	flipH, flipV bool
 	channels     int
 	w, h         int
 }
 
-// newDraft looks for a draft at the start of a job, and returns the steps after it.
-// Before it there may be steps that keep every pixel of a box.
+// newDraft looks for a draft at the start of a job, and returns the steps after it. The
+// steps before it must keep every pixel of a box.
 func newDraft(j *Job, h *header) (d draft, rest []Step) {
 	x, y, w, hh := 0, 0, h.W, h.H
 	for i := range j.Steps {
@@ -151,14 +151,15 @@ func newDraft(j *Job, h *header) (d draft, rest []Step) {
 	return draft{}, nil
 }
 
-// smaller is where n pixels from at on are after 2^shift of them have become one.
+// smaller is the position of n pixels from at on, after groups of 2^shift have become
+// one.
 func smaller(at, n, shift int) (first int, s span) {
 	one := 1 << shift
 	first = at >> shift
 	return first, span{in: ceilDiv(at+n, one) - first, at: float64(at%one) / float64(one), size: float64(n) / float64(one)}
 }
 
-// turned is the span seen from its other end.
+// turned is the span counted from its other end.
 func (s span) turned() span { return span{s.in, float64(s.in) - s.at - s.size, s.size} }
 
 func (d *draft) resize(p Pixels) Pixels {
@@ -172,5 +173,5 @@ func (d *draft) resize(p Pixels) Pixels {
 	if d.flipV {
 		p, d.box[1] = flipV(p), d.box[1].turned()
 	}
-	return resizeV(resizeH(p, d.w, d.box[0]), d.h, d.box[1])
+	return resizeV(resizeH(p, d.w, d.box[0], Bilinear), d.h, d.box[1], Bilinear)
 }

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// lookBits is how many bits of a code are looked up at once; longer ones, of
-// which a picture has one in a hundred, are found bit by bit.
+// lookBits is how many bits of a code are looked up at once; longer codes, about one in
+// a hundred, are found bit by bit.
 const lookBits = 9
 
-// huffman is a table made ready for DECODE (figure F.15).
+// huffman is a table prepared for DECODE (figure F.15).
 type huffman struct {
 	mincode, maxcode [17]int32 // smallest and largest code of 1 to 16 bits; MAXCODE -1: there is none
 	valptr           [17]int32 // where in HUFFVAL the value of the smallest is
@@ -19,10 +19,9 @@ type huffman struct {
 	look             [1 << lookBits]uint16 // length << 8 | value of the code that these bits begin with; 0: it is longer
 }
 
-// newHuffman numbers the codes as figures C.1 and C.2 do: those of one length
-// count up, and the first of the next is the one that would follow, doubled. A
-// code of nothing but ones is not allowed (C.2), nor, of course, one of more bits
-// than its length.
+// newHuffman numbers the codes as in figures C.1 and C.2: codes of one length count up,
+// and the first of the next length is the following one, doubled. A code of ones only is
+// not allowed (C.2), nor is a code with more bits than its length.
 func newHuffman(s *huffmanSpec) (*huffman, bool) {
 	h := &huffman{huffval: s.huffval}
 	code, k := int32(0), int32(0)
@@ -49,16 +48,16 @@ func newHuffman(s *huffmanSpec) (*huffman, bool) {
 	return h, true
 }
 
-// bits are those of an entropy-coded segment: the bytes between two markers, its
-// byte stuffing (B.1.1.5) undone.
+// bits reads the bits of an entropy-coded segment: the bytes between two markers, with
+// byte stuffing (B.1.1.5) removed.
 type bits struct {
-	data []byte // and some zeros, so that peek need not ask
+	data []byte // and some zeros, so that peek need not check
 	pos  int    // next bit
-	end  int    // bits that there are
+	end  int    // bits in data
 }
 
-// beyondData is the number of zero bytes after the data. A code and its value, of
-// 31 bits together, may begin with the last bit, and peek reads 4 bytes.
+// beyondData is the number of zero bytes after the data. A code and its value, 31 bits
+// together, may begin with the last bit, and peek reads 4 bytes.
 const beyondData = 8
 
 // peek is the next n bits, n <= 16.
@@ -67,8 +66,8 @@ func (b *bits) peek(n int) int32 {
 	return int32(w << (b.pos & 7) >> (32 - n))
 }
 
-// decode is DECODE (figure F.16): the value of the next code. It is false where
-// no code begins like that.
+// decode is DECODE (figure F.16): the value of the next code. ok is false if no code
+// begins with these bits.
 func (b *bits) decode(h *huffman) (value byte, ok bool) {
 	code := b.peek(16)
 	if e := h.look[code>>(16-lookBits)]; e != 0 {
@@ -149,7 +148,7 @@ func (f *frame) decodeScan() error {
 	return nil
 }
 
-// ended makes sure that nothing of the scan is left behind its last MCU but, as some
+// ended makes sure that nothing of the scan follows its last MCU except, as some
 // encoders write it, the marker of an interval that never comes.
 func (s *scan) ended(mcus int) error {
 	if err := s.short("the end marker"); err != nil {
@@ -171,7 +170,7 @@ func (s *scan) ended(mcus int) error {
 	return nil
 }
 
-// marker is the one that ended the segment; 0: the file ends there.
+// marker is the marker that ended the segment; 0: the file ended there.
 func (s *scan) marker() byte {
 	if s.next+1 >= len(s.f.file) {
 		return 0
@@ -179,7 +178,7 @@ func (s *scan) marker() byte {
 	return s.f.file[s.next+1]
 }
 
-// short makes sure that no more than slack is left of the segment.
+// short makes sure that at most slack bytes of the segment are left.
 func (s *scan) short(before string) error {
 	if left := (s.bits.end - s.bits.pos) / 8; left > slack {
 		return s.damaged("%d bytes too many before %s", left, before)
@@ -212,7 +211,7 @@ func (s *scan) tables() error {
 			if !ok {
 				return FormatError(fmt.Sprintf("%s Huffman table %d has more codes than there are", t.class, t.n))
 			}
-			// F.1.2.1: a difference has 11 bits, 15 where samples have 12.
+			// F.1.2.1: a difference has 11 bits, or 15 if samples have 12.
 			if big := slices.Max(append([]byte{0}, h.huffval...)); t.class == "DC" && big > 15 {
 				return FormatError(fmt.Sprintf("DC Huffman table %d has differences of %d bits", t.n, big))
 			}
@@ -222,8 +221,8 @@ func (s *scan) tables() error {
 	return nil
 }
 
-// slack is how many bytes too many an interval may have: libjpeg reads that far
-// ahead, and so does not see them.
+// slack is how many extra bytes an interval may have: libjpeg reads that far ahead, and
+// so does not notice them.
 const slack = 8
 
 // restart begins interval n. All but the first come after RST0 to RST7, which count
@@ -242,8 +241,8 @@ func (s *scan) restart(n int) error {
 	return s.segment()
 }
 
-// segment takes the bytes up to the next marker. Of those, 0xff 0x00 is one byte
-// 0xff, and 0xff 0xff a fill byte and whatever follows.
+// segment reads the bytes up to the next marker. In them, 0xff 0x00 is one byte 0xff,
+// and 0xff 0xff a fill byte followed by any byte.
 func (s *scan) segment() error {
 	b := s.f.file
 	s.from = s.next
@@ -322,7 +321,7 @@ func (s *scan) early() error {
 	return s.damaged("the data ends inside the picture")
 }
 
-// damaged says where in the file the next bit is.
+// damaged is an error with the position of the next bit in the file.
 func (s *scan) damaged(format string, a ...any) error {
 	at, b := s.from, s.f.file
 	for n := s.bits.pos / 8; n > 0 && at < s.next; n-- {

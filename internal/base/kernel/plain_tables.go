@@ -8,9 +8,9 @@ var zigzag = [blockSize]uint8{
 	58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
 }
 
-// Files of cameras that film, one JPEG a frame, leave out the Huffman tables that
-// T.81 gives as examples, and decoders put them in: table 0 is that of luminance,
-// table 1 that of chrominance.
+// Video cameras that write one JPEG per frame leave out the Huffman tables that T.81
+// gives as examples, and decoders supply them: table 0 is that of luminance, table 1
+// that of chrominance.
 
 // typicalDC are tables K.3 and K.4. Values are sizes of differences in bits.
 var typicalDC = [2]huffmanSpec{

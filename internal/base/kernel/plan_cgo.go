@@ -5,8 +5,9 @@ package kernel
 import "fmt"
 
 // pass is the Go half of stk_pass: gray, box, mirror, resample, window,
-// mirror, gray, pad. Without resample, the window is the box and only the
-// mirrors after it are used.
+// mirror, gray, colours, pad. Without resample, the window is the box and only the
+// mirrors after it are used. A step that reads the whole picture takes the place of what
+// is before the second gray.
 type pass struct {
 	sw, sh       int // the picture it reads
 	cIn, cOut    int
@@ -20,6 +21,12 @@ type pass struct {
 	preH, preV   bool
 	win          rect
 	postH, postV bool
+	whole        int // 1 and the number of the planner's step that reads the whole picture
+	op, nop      int // the colours: nop of the planner's, from number op on
+	needs        int // numbers over the result, for step needer of the planner
+	needer       int
+	erase        int // boxes that are erased last: nerase of the planner's steps, from number erase on
+	nerase       int
 	pad          bool
 	mode         PadMode
 	fill         [3]uint8
@@ -27,31 +34,34 @@ type pass struct {
 }
 
 // maxPass is STK_MAX_PASS.
-const maxPass = 16
+const maxPass = 64
 
-// planner lays steps out in passes, by the rules of chain.go: crops become part of
-// the window, so that nothing outside of it is made, and flips mirror what they
-// move in front of. What the order of a pass has no place for begins the next pass.
+// planner arranges steps in passes, by the rules of chain.go: crops become part of the
+// window, so that nothing outside it is made, and flips mirror what they move in front
+// of. A step that has no position in the pass begins the next one.
 type planner struct {
 	pass [maxPass]pass
-	n    int // the pass under construction
-	w, h int // the picture after the steps so far
+	n    int     // the pass under construction
+	ops  []*Step // of all passes: colours, and steps that read the whole picture
+	jpeg bool    // the first pass decodes
+	w, h int     // the picture after the steps so far
 	c    int
 }
 
-func (p *planner) jpeg(h *header, gray bool) {
+func (p *planner) decode(h *header, gray bool) {
 	c := 3
 	if h.Components == 1 {
 		c = 1
 	}
 	p.raw(h.W, h.H, c)
+	p.jpeg = true
 	q := &p.pass[0]
 	switch {
 	case gray && c == 3:
 		q.grayPre = true
 		p.c = 1
 	case !gray && c == 1:
-		// Replicated last: one channel is resampled, not three.
+		// Replicated last, so that one channel is resampled, not three.
 		q.grayPost = 3
 		p.c = 3
 	}
@@ -60,11 +70,16 @@ func (p *planner) jpeg(h *header, gray bool) {
 
 func (p *planner) raw(w, h, c int) {
 	p.w, p.h, p.c = w, h, c
-	all := rect{0, 0, w, h}
-	p.pass[p.n] = pass{sw: w, sh: h, cIn: c, cOut: c, box: all, win: all}
+	p.pass[p.n] = fresh(w, h, c)
 }
 
-// next begins a pass over what the current one makes.
+// fresh is a pass that copies.
+func fresh(w, h, c int) pass {
+	all := rect{0, 0, w, h}
+	return pass{sw: w, sh: h, cIn: c, cOut: c, box: all, win: all}
+}
+
+// next begins a pass over the result of the current one.
 func (p *planner) next() error {
 	if p.n+1 == maxPass {
 		return JobError(fmt.Sprintf("the steps need more than %d passes over the picture", maxPass))
@@ -81,33 +96,89 @@ func (p *planner) fold(steps []Step) error {
 			continue
 		}
 		var err error
+		if p.pass[p.n].nerase > 0 && s.Op != OpErase {
+			if err = p.next(); err != nil {
+				return err
+			}
+		}
 		switch s.Op {
 		case OpCrop:
-			p.crop(rect{s.X, s.Y, s.W, s.H})
+			if err = p.apart(); err == nil {
+				p.crop(rect{s.X, s.Y, s.W, s.H})
+			}
 		case OpResize:
 			err = p.resize(s)
 		case OpPad:
 			err = p.padTo(s)
-		case OpFlipH:
-			q := &p.pass[p.n]
-			if q.pad {
-				q.out.x = mirrored(q.out.x, q.win.w, q.out.w)
+		case OpFlipH, OpFlipV:
+			if err = p.apart(); err == nil {
+				p.pass[p.n].flip(s.Op)
 			}
-			q.postH = !q.postH
-		case OpFlipV:
-			q := &p.pass[p.n]
-			if q.pad {
-				q.out.y = mirrored(q.out.y, q.win.h, q.out.h)
-			}
-			q.postV = !q.postV
 		case OpGray:
-			p.gray(s.C)
+			err = p.gray(s)
+		case OpErase:
+			p.erase(s)
+		default:
+			if s.Op.whole() {
+				err = p.whole(s)
+			} else {
+				err = p.colour(s)
+			}
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// apart begins the next pass after a step that reads the whole picture, which makes all of
+// its result, as it is.
+func (p *planner) apart() error {
+	if p.pass[p.n].whole != 0 {
+		return p.next()
+	}
+	return nil
+}
+
+// whole begins a pass of a step that reads the whole picture.
+func (p *planner) whole(s *Step) error {
+	if q := &p.pass[p.n]; p.n > 0 || p.jpeg || *q != fresh(q.sw, q.sh, q.cIn) {
+		if err := p.next(); err != nil {
+			return err
+		}
+	}
+	p.ops = append(p.ops, s)
+	to := s.result(size{p.w, p.h})
+	p.w, p.h = to.w, to.h
+	q := &p.pass[p.n]
+	q.whole, q.win = len(p.ops), rect{0, 0, to.w, to.h}
+	return nil
+}
+
+// erase adds a box to those of the pass, of which each is one of its result: what comes
+// after it is in the next pass.
+func (p *planner) erase(s *Step) {
+	q := &p.pass[p.n]
+	if q.nerase == 0 {
+		q.erase = len(p.ops)
+	}
+	p.ops = append(p.ops, s)
+	q.nerase++
+}
+
+func (q *pass) flip(op Op) {
+	if op == OpFlipH {
+		if q.pad {
+			q.out.x = mirrored(q.out.x, q.win.w, q.out.w)
+		}
+		q.postH = !q.postH
+		return
+	}
+	if q.pad {
+		q.out.y = mirrored(q.out.y, q.win.h, q.out.h)
+	}
+	q.postV = !q.postV
 }
 
 func (p *planner) crop(r rect) {
@@ -119,8 +190,8 @@ func (p *planner) crop(r rect) {
 	q.cut(r)
 }
 
-// cropPad crops the padded window to r, and makes r what that leaves of the window.
-// It says false where the window has to stay as it is.
+// cropPad crops the padded window to r, and sets r to the part of it in the window. It
+// returns false if the window must stay as it is.
 func (q *pass) cropPad(r *rect) bool {
 	pad := Step{Op: OpPad, Mode: q.mode, X: q.out.x, Y: q.out.y, W: q.out.w, H: q.out.h}
 	window := size{q.win.w, q.win.h}
@@ -140,7 +211,7 @@ func (q *pass) cropPad(r *rect) bool {
 	return true
 }
 
-// cut narrows the window to r, given as seen after the flips.
+// cut narrows the window to r, given in coordinates after the flips.
 func (q *pass) cut(r rect) {
 	if q.postH {
 		r.x = mirrored(r.x, r.w, q.win.w)
@@ -155,7 +226,7 @@ func (q *pass) cut(r rect) {
 }
 
 func (p *planner) resize(s *Step) error {
-	if q := &p.pass[p.n]; q.resample || q.pad {
+	if q := &p.pass[p.n]; q.resample || q.pad || q.nop > 0 || q.whole != 0 {
 		if err := p.next(); err != nil {
 			return err
 		}
@@ -185,7 +256,10 @@ func (p *planner) padTo(s *Step) error {
 	return nil
 }
 
-func (p *planner) gray(c int) {
+func (p *planner) gray(s *Step) error {
+	if q := &p.pass[p.n]; q.nop > 0 {
+		return p.colour(s)
+	}
 	q := &p.pass[p.n]
 	if p.c == 3 {
 		y := luma(q.fill[0], q.fill[1], q.fill[2])
@@ -193,5 +267,33 @@ func (p *planner) gray(c int) {
 	} else {
 		q.fill[1], q.fill[2] = q.fill[0], q.fill[0]
 	}
-	q.grayPost, q.cOut, p.c = c, c, c
+	q.grayPost, q.cOut, p.c = s.C, s.C, s.C
+	return nil
+}
+
+// colour adds a step to the colours of the pass. A pass with a pad colours what is inside
+// it, and one step needs numbers over all the pixels before it: both begin the next pass.
+// Flips and crops after colours are in front of them in the pass, which gives the same.
+func (p *planner) colour(s *Step) error {
+	if p.pass[p.n].pad {
+		if err := p.next(); err != nil {
+			return err
+		}
+	}
+	if needs := s.Op.needs(); needs != 0 {
+		p.pass[p.n].needs, p.pass[p.n].needer = needs, len(p.ops)
+		if err := p.next(); err != nil {
+			return err
+		}
+	}
+	q := &p.pass[p.n]
+	if q.nop == 0 {
+		q.op = len(p.ops)
+	}
+	p.ops = append(p.ops, s)
+	q.nop++
+	if s.Op == OpGray {
+		q.cOut, p.c = s.C, s.C
+	}
+	return nil
 }

@@ -1,11 +1,11 @@
-// The inverse DCT to blocks of 4, 2 or 1 samples a side, written plainly: what
-// reduced.h's vectors fall back to where numbers are beyond any picture's, and all there
-// is where compilers have no vectors.
+// The inverse DCT to blocks of 4, 2 or 1 samples per side, in plain C: the fallback
+// of reduced.h's vectors for numbers beyond those of real pictures, and the only form
+// if the compiler has no vectors.
 #include "reduced.h"
 
 #pragma GCC optimize("O3")
 
-// shifted is v / 2^n, rounded. Sums wrap, as those of vectors do.
+// shifted is v / 2^n, rounded. Sums wrap, like those of vectors.
 static int32_t shifted(uint32_t v, int n) { return (int32_t)(v + (1u << n >> 1)) >> n; }
 
 static uint8_t sample(uint32_t v, int n) { return (uint8_t)(saturate(shifted(v, n), INT8_MAX) + 128); }
@@ -23,7 +23,7 @@ static void plain4(const int16_t in[8], uint32_t out[4]) {
   out[3] = dc + even - outer;
 }
 
-// odd2 is what coefficients 1, 3, 5 and 7 give in a transform to two.
+// odd2 is the contribution of coefficients 1, 3, 5 and 7 to a transform to two.
 static uint32_t odd2(const int16_t in[8]) {
   return times(in[1], RED_3_624) - times(in[3], RED_1_272) + times(in[5], RED_0_850) - times(in[7], RED_0_720);
 }
@@ -40,7 +40,7 @@ void stk_dct_block4(const int16_t *block, const uint16_t *quant, uint8_t *out, p
     uint32_t sums[4];
     column(block, quant, c, in);
     plain4(in, sums);
-    // Here libjpeg's vectors have a way of their own, which wraps.
+    // libjpeg's vectors treat this case differently, and wrap.
     for (int r = 0; r < 4; r++)
       mid[r][c] = (int16_t)(flat ? in[0] * (1 << PASS1_BITS) : saturate(shifted(sums[r], SHIFT_4), INT16_MAX));
   }

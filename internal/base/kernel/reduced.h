@@ -27,7 +27,7 @@ enum {
   RED_3_624 = 29692   // sqrt(2) * (c1 + c3 + c5 + c7), 3.624509785
 };
 
-// The shifts that end columns, of a transform to 4 and to 2; those of rows take more.
+// The final shifts of columns, in a transform to 4 and to 2; rows shift by more.
 enum { SHIFT_4 = CONST_BITS - PASS1_BITS + 1, SHIFT_2 = CONST_BITS - PASS1_BITS + 2, ROWS_MORE = 2 * PASS1_BITS + 3 };
 
 // reduced.c: the plain forms, of a block, and of a quad with nothing but DC.
@@ -36,8 +36,8 @@ void stk_dct_block2(const int16_t *block, const uint16_t *quant, uint8_t *out, p
 stk_dct stk_dct4_plain, stk_dct2_plain, stk_dct1;
 void stk_dct_flat_reduced(const int16_t *quad, int q, int side, uint8_t *out, ptrdiff_t stride);
 
-// A quad is zero in its lower half where it does not reach beyond the diagonal from row 3
-// to column 3.
+// A quad is zero in its lower half if it does not reach beyond the diagonal from row
+// 3 to column 3.
 static INLINE void quad_clear(int16_t *quad, int reach) {
   memset(quad, 0, (size_t)(reach <= 10 ? 4 : 8) * QUAD_ROW * sizeof *quad);
 }
@@ -59,9 +59,9 @@ static INLINE void to_four(V out[4], V dc, V z26, V z13, V z57, const int shift)
   out[3] = v_sra32(v_sub32(near, outer), shift);
 }
 
-// rows4 makes of columns transformed, by row, a block's 16 bytes.
+// rows4 turns transformed columns, by row, into a block's 16 bytes.
 static INLINE V rows4(const V m[4]) {
-  // Columns, two and two: 00 10 20 30 01 11 21 31.
+  // Columns in pairs: 00 10 20 30 01 11 21 31.
   const V a = v_lo(m[0], m[1]), b = v_lo(m[2], m[3]), c = v_hi(m[0], m[1]), d = v_hi(m[2], m[3]);
   const V c01 = v_lo32(a, b), c23 = v_hi32(a, b), c45 = v_lo32(c, d), c67 = v_hi32(c, d);
   V s[4];
@@ -109,7 +109,8 @@ static INLINE void to_two(V *sum, V *diff, V dc, V r13, V r57) {
   *diff = v_sra32(v_sub32(even, odd), SHIFT_2);
 }
 
-// rows2 makes of columns transformed, of the upper and the lower row, a block's 4 bytes.
+// rows2 turns the upper and the lower row of transformed columns into a block's 4
+// bytes.
 static INLINE V rows2(V up, V low) {
   static const int16_t odd[8] = {0, RED_3_624, 0, -RED_1_272, 0, RED_0_850, 0, -RED_0_720};
   const V k = v_row((const uint16_t *)odd), a = v_madd(v_zero(), up, k), b = v_madd(v_zero(), low, k);

@@ -2,23 +2,26 @@ package kernel
 
 import "math"
 
-// resize is ATen's upsampling of uint8: horizontally into uint8, then
-// vertically, each by the integer weights of an axis. A dimension that stays
-// as it is, is left alone.
+// resize is ATen's upsampling of uint8: horizontally into uint8, then vertically, each
+// by the integer weights of an axis. A dimension whose size stays the same is not
+// resampled.
 func resize(p Pixels, w, h int, f Filter) Pixels {
-	if f == Nearest {
-		return resizeNearest(p, w, h)
+	switch {
+	case f == Nearest:
+		return resizeNearest(p, w, h, nearestAt)
+	case f == NearestExact:
+		return resizeNearest(p, w, h, nearestExactAt)
 	}
 	if w != p.W {
-		p = resizeH(p, w, fullSpan(p.W))
+		p = resizeH(p, w, fullSpan(p.W), f)
 	}
 	if h != p.H {
-		p = resizeV(p, h, fullSpan(p.H))
+		p = resizeV(p, h, fullSpan(p.H), f)
 	}
 	return p
 }
 
-// span is what an axis resamples: size pixels from at on, of in that there are.
+// span is what an axis resamples: size pixels from at on, of the in that exist.
 type span struct {
 	in       int
 	at, size float64
@@ -26,9 +29,8 @@ type span struct {
 
 func fullSpan(n int) span { return span{in: n, size: float64(n)} }
 
-// axis is one dimension of an antialiased bilinear resampling: output i is
-// (sum of w[i*k+t] * source[start[i]+t] + half) >> prec. How the weights come
-// about is told in axis.c.
+// axis is one dimension of an antialiased resampling: output i is (sum of
+// w[i*k+t] * source[start[i]+t] + half) >> prec. axis.c explains the weights.
 type axis struct {
 	k     int
 	prec  uint
@@ -37,11 +39,15 @@ type axis struct {
 	w     []int32
 }
 
-func newAxis(s span, out int) axis {
+func newAxis(s span, out int, f Filter) axis {
 	scale := s.size / float64(out)
 	support, inv := 1.0, 1.0
 	if scale >= 1 {
 		support, inv = scale, 1/scale
+	}
+	weight := triangle
+	if f == Bicubic {
+		support, weight = 2*support, keys
 	}
 	a := axis{k: int(math.Ceil(support))*2 + 1, start: make([]int, out), cnt: make([]int, out)}
 	wf := make([]float64, out*a.k)
@@ -53,7 +59,7 @@ func newAxis(s span, out int) axis {
 		w := wf[i*a.k : i*a.k+n]
 		sum := 0.0
 		for j := range w {
-			w[j] = triangle(float64(float64(float64(j+lo)-center)+0.5) * inv)
+			w[j] = weight(float64(float64(float64(j+lo)-center)+0.5) * inv)
 			sum += w[j]
 		}
 		for j := range w {
@@ -71,7 +77,8 @@ func newAxis(s span, out int) axis {
 	}
 	a.w = make([]int32, len(wf))
 	for i, v := range wf {
-		a.w[i] = int32(0.5 + float64(v*float64(int(1)<<a.prec)))
+		half := math.Copysign(0.5, v)
+		a.w[i] = int32(half + float64(v*float64(int(1)<<a.prec)))
 	}
 	return a
 }
@@ -80,6 +87,18 @@ func triangle(x float64) float64 {
 	x = math.Abs(x)
 	if x < 1 {
 		return 1 - x
+	}
+	return 0
+}
+
+// keys is Keys's cubic with a = -1/2.
+func keys(x float64) float64 {
+	x = math.Abs(x)
+	switch {
+	case x < 1:
+		return float64(float64((float64(1.5*x)-2.5)*x)*x) + 1
+	case x < 2:
+		return float64((float64((float64(-0.5*x)+2.5)*x)-4)*x) + 2
 	}
 	return 0
 }
@@ -93,8 +112,8 @@ func (a *axis) dot(i int, p []byte, step int) uint8 {
 	return uint8(min(max(s>>a.prec, 0), 255))
 }
 
-func resizeH(p Pixels, w int, s span) Pixels {
-	a, q := newAxis(s, w), newPixels(w, p.H, p.C)
+func resizeH(p Pixels, w int, s span, f Filter) Pixels {
+	a, q := newAxis(s, w, f), newPixels(w, p.H, p.C)
 	for y := range p.H {
 		in, out := p.row(y), q.row(y)
 		for x := range w {
@@ -106,8 +125,8 @@ func resizeH(p Pixels, w int, s span) Pixels {
 	return q
 }
 
-func resizeV(p Pixels, h int, s span) Pixels {
-	a, q := newAxis(s, h), newPixels(p.W, h, p.C)
+func resizeV(p Pixels, h int, s span, f Filter) Pixels {
+	a, q := newAxis(s, h, f), newPixels(p.W, h, p.C)
 	stride := p.W * p.C
 	for y := range h {
 		out := q.row(y)
@@ -118,7 +137,7 @@ func resizeV(p Pixels, h int, s span) Pixels {
 	return q
 }
 
-// nearestAt is ATen's: the scale and the product in single precision.
+// nearestAt is ATen's nearest position: scale and product in single precision.
 func nearestAt(i, in, out int) int {
 	if in == out {
 		return i
@@ -131,12 +150,20 @@ func nearestAt(i, in, out int) int {
 	return min(int(math.Floor(float64(x))), in-1)
 }
 
-func resizeNearest(p Pixels, w, h int) Pixels {
+// nearestExactAt is ATen's nearest-exact position: the scale is in single precision, and
+// the product is rounded after 1/2 is taken off.
+func nearestExactAt(i, in, out int) int {
+	scale := float64(float32(in) / float32(out))
+	x := max(float32(float64((float64(i)+0.5)*scale)-0.5), 0)
+	return min(int(x+0.5), in-1)
+}
+
+func resizeNearest(p Pixels, w, h int, at func(i, in, out int) int) Pixels {
 	q := newPixels(w, h, p.C)
 	for y := range h {
-		in, out := p.row(nearestAt(y, p.H, h)), q.row(y)
+		in, out := p.row(at(y, p.H, h)), q.row(y)
 		for x := range w {
-			copy(out[x*p.C:(x+1)*p.C], in[nearestAt(x, p.W, w)*p.C:])
+			copy(out[x*p.C:(x+1)*p.C], in[at(x, p.W, w)*p.C:])
 		}
 	}
 	return q

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Every target makes the twin's bytes of a resampling of any ratio, layout, mirror and
-// window: ratios next to 1 (weights that fill 15 bits), many taps, black and white pixels
+// Every target makes the twin's bytes of a resampling by any filter, ratio, layout, mirror
+// and window: ratios next to 1 (weights that fill 15 bits), many taps, black and white pixels
 // (sums that touch both ends), rows of every length modulo the registers.
 func TestResampleEqualsTwin(t *testing.T) {
 	twin := newLane("go")
@@ -15,10 +15,10 @@ func TestResampleEqualsTwin(t *testing.T) {
 			return
 		}
 		r := rand.New(rand.NewPCG(71, 72))
-		for i := range 1500 {
+		for i := range 3000 {
 			w, h := 1+r.IntN(400), 1+r.IntN(24)
 			c := 1 + 2*r.IntN(2)
-			s := Step{Op: OpResize, W: max(1, w+r.IntN(9)-4), H: 1 + r.IntN(24)}
+			s := Step{Op: OpResize, W: max(1, w+r.IntN(9)-4), H: 1 + r.IntN(24), Filter: Filter(i / 4 % 4)}
 			switch i % 4 {
 			case 0:
 				s.W = 1 + r.IntN(300)

@@ -12,19 +12,19 @@
 #include <immintrin.h>
 #endif
 
-// What ends the search: restart markers, and with them, in the same sixteen, the
-// markers of start, end and scan. Their second bytes are 0xd0 to 0xdf. Others,
-// which only damage puts there, are left to whoever reads their segment.
+// The markers that end the search: those of restarts, and the others with a second
+// byte of 0xd0 to 0xdf (start, end, scan). Any other marker is damage, and is found
+// by the decoder of its segment.
 static int ends(const uint8_t *p) { return p[0] == 0xff && (p[1] & 0xf0) == 0xd0; }
 
 typedef struct {
   const uint8_t *data;
   uint32_t *seg;
-  int64_t n, found;  // segments looked for, and found
+  int64_t n, found;  // segments expected, and found
   int over;          // one restart marker too many, or the end
 } search;
 
-// meet takes the marker at p.
+// meet handles the marker at p.
 static INLINE void meet(search *s, const uint8_t *p) {
   const int k = p[1] - M_RST0;
   if (p[1] == M_EOI) s->over = 1;
@@ -43,7 +43,7 @@ static void look(search *s, const uint8_t *p, const uint8_t *end) {
 }
 
 #ifdef __x86_64__
-// 64 places at a time: a bit for each that ends the search.
+// 64 bytes at a time: one bit for each that ends the search.
 static INLINE uint64_t ends_sse2(const uint8_t *p) {
   const __m128i ff = _mm_set1_epi8(-1), d0 = _mm_set1_epi8((char)0xd0), f0 = _mm_set1_epi8((char)0xf0);
   uint64_t where = 0;
@@ -78,9 +78,9 @@ static void look_sse2(search *s, const uint8_t *p, const uint8_t *end) { LOOK_WI
 __attribute__((target("avx2,bmi"))) static void look_avx2(search *s, const uint8_t *p, const uint8_t *end) { LOOK_WIDE(ends_avx2); }
 #endif
 
-// stk_segments finds the segments of a scan. Unless there are as many as the interval says,
-// their markers count as they should, and the first is as long as it says, it finds none,
-// and the scan is read in order, which tells what is wrong.
+// stk_segments finds the segments of a scan. It finds none unless their number
+// matches the interval, their markers count correctly, and the first has the right
+// length: then the scan is read in order, which reports what is wrong.
 void stk_segments(stk_huff *h) {
   search s = {.data = h->f->scan, .n = (h->mcus + h->restart - 1) / h->restart, .found = 1};
   if (s.n < 2 || h->f->end - h->f->scan < 2 || h->f->end - h->f->scan > UINT32_MAX) return;

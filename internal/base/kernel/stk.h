@@ -14,28 +14,97 @@
 #include <stdint.h>
 #include <stdio.h>
 
+// A product is rounded before it is added, as in the Go twin. Files with floats tell GCC,
+// which knows no such pragma for a header; a flag of cgo's cannot say it.
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#endif
+
 typedef struct stk_lane stk_lane;
 
-// STK_ELSEWHERE: a JPEG that libjpeg would decode, which is not built in.
-// STK_TRAILING: a strict job with a complete picture, whose scan continues after
-// its last block.
+// STK_ELSEWHERE: a JPEG that only libjpeg, which is not built in, would decode.
+// STK_TRAILING: a strict job with a complete picture, whose scan continues after its
+// last block.
 enum { STK_OK, STK_FORMAT, STK_UNSUPPORTED, STK_MEMORY, STK_ELSEWHERE, STK_TRAILING };
-enum { STK_MAX_PASS = 16, STK_SLACK = 128, STK_MSG = 256 };
+// The filters, numbered as in Go.
+enum { STK_BILINEAR, STK_NEAREST, STK_BICUBIC, STK_NEAREST_EXACT };
+enum { STK_MAX_PASS = 64, STK_MAX_OP = 128, STK_MAX_ERASED = 32, STK_SLACK = 128, STK_MSG = 256 };
+
+// The colours, numbered as in Go, and luma among them.
+enum {
+  STK_GRAY = 6,
+  STK_INVERT,
+  STK_POSTERIZE,
+  STK_SOLARIZE,
+  STK_BRIGHTNESS,
+  STK_CONTRAST,
+  STK_SATURATION,
+  STK_HUE,
+  STK_AUTOCONTRAST,
+  STK_EQUALIZE,
+  STK_PERMUTE,
+  STK_SHARPNESS,
+  STK_BLUR,
+  STK_ERASE,
+  STK_AFFINE,
+  STK_PERSPECTIVE,
+  STK_KEEP,
+  STK_ADD,
+  STK_SUM,
+};
+
+// stk_map is what a warp does: places of warp.go.
+typedef struct {
+  int32_t near, exact, filled;
+  uint8_t fill[4];
+  int64_t whole[6];
+  double real[9];
+} stk_map;
+
+// stk_op is one colour, or a step over the whole picture: n is the step's number, c the
+// channels that luma makes, w x h what a blur is over, or
+// at x, y what is erased.
+typedef struct {
+  int32_t op, c, x, y, w, h;
+  double n;
+  uint8_t perm[4], fill[4];
+  int32_t with;                    // result: the op in whose table it is, itself if it is the first in it
+  int64_t ns;                      // result: of a timed job, its time; 0 if it is another op's
+  stk_map warp;
+} stk_op;
+
+// stk_erased is a box of a result of floats: x, y, w, h. It becomes bias, or, with noise,
+// scale times a normal number more.
+typedef struct {
+  int32_t box[4];
+  int32_t noise, owner;
+  uint64_t key;
+  float scale[3], bias[3];
+  int64_t ns;                      // result: of a timed job, its time
+} stk_erased;
+
+// The numbers over a whole picture that a later pass needs, as in Go.
+enum { STK_NEEDS_LUMA = 1, STK_NEEDS_RANGE = 2, STK_NEEDS_HISTOGRAM = 4 };
 
 // stk_pass is one pass over the pixels: gray, box, resample, window, flips, gray,
-// pad, each of which is optional. The Go planner folds steps into as few passes as
+// colours, pad, each of which is optional; or a step over the whole picture in the place
+// of what is before the second gray. The Go planner folds steps into as few passes as
 // give the same pixels.
 typedef struct {
   int32_t c_in, c_out;             // channels read and written
   int32_t gray_pre;                // 3 channels to 1 before the resampling
   int32_t gray_post;               // channels made from the luma after it; 0: unchanged
   int32_t bx, by, bw, bh;          // box of the source
-  int32_t resample, nearest;       // resamples the box to rw x rh
+  int32_t resample, filter;        // resamples the box to rw x rh, by STK_BILINEAR ...
   int32_t draft;                   // bilinear may begin with a JPEG decoded smaller
   int32_t rw, rh;
   int32_t pre_h, pre_v;            // the box is flipped before the resampling
   int32_t wx, wy, ww, wh;          // the part of the resampled box that is made
   int32_t post_h, post_v;          // the window is flipped
+  int32_t whole;                   // 1 and the number of the job's op that reads the whole picture; or 0
+  int32_t op, nop;                 // the colours: nop of the job's, from number op on
+  int32_t needs, needer;           // of the rows after them, for the job's op needer: STK_NEEDS_LUMA ...
+  int32_t erase, nerase;           // boxes of its result, after everything else: nerase of the job's ops, from number erase on
   int32_t pad, mode;               // the window is at px, py of pw x ph
   int32_t px, py, pw, ph;
   uint8_t fill[4];
@@ -54,7 +123,11 @@ typedef struct {
   int32_t timed;                   // the times below are wanted
   int64_t decode_ns, write_ns, all_ns;  // ns in the decoder, for writing rows, for the whole run
   float scale[3], bias[3];
+  int32_t nop;
   stk_pass pass[STK_MAX_PASS];
+  stk_op op[STK_MAX_OP];
+  int32_t nerased;
+  stk_erased erased[STK_MAX_ERASED];
 } stk_job;
 
 // stk_buf is memory that only grows within a job; after it, stk_run frees what is
@@ -64,7 +137,7 @@ typedef struct {
   size_t cap;
 } stk_buf;
 
-// stk_axis is one dimension of an antialiased bilinear resampling, with ATen's
+// stk_axis is one dimension of an antialiased resampling, with ATen's
 // arithmetic: output i is (sum of w[i*k+t] * source[start[i]+t] + half) >> prec.
 // Weights past cnt[i] are 0, and their pixels may be outside the source.
 typedef struct {
@@ -72,16 +145,16 @@ typedef struct {
   int32_t k;                       // taps per output, even
   int32_t prec;
   int32_t most;                    // at least the largest weight
-  int32_t safe;                    // no sum reaches 256 << prec, so clamping is unnecessary
+  int32_t clamp;                   // a sum may be negative or reach 256 << prec, and is clamped
   int32_t lo, hi;                  // source positions that have a weight
   int32_t *start, *cnt, *skip;     // skip: weights dropped before the first, while it is being made
   int16_t *w;
   stk_buf b_start, b_cnt, b_w, b_tmp;
 } stk_axis;
 
-// stk_span is what an axis resamples: size pixels from at on, out of in. For a
-// picture that is decoded at full size, at is 0 and size is in; in one that is
-// decoded smaller, a box may begin and end between pixels.
+// stk_span is what an axis resamples: size pixels from at on, of in pixels. For a
+// picture decoded at full size, at is 0 and size is in; in a picture decoded smaller,
+// a box may begin and end between pixels.
 typedef struct {
   int32_t in;
   double at, size;
@@ -91,6 +164,7 @@ typedef struct {
 // axis.c. taps is the largest number that an output can have.
 typedef struct {
   int32_t in, out, taps;
+  int32_t cubic;                   // else triangle
   double at, scale, support, inv;
 } stk_filter;
 
@@ -111,7 +185,7 @@ struct stk_hplan {
   const stk_axis *axis;
   int32_t c, elems;                // channels; n * c
   int32_t groups, pairs;           // of table entries; of taps
-  int32_t prec;
+  int32_t prec, clamp;             // of the axis
   int32_t *off;                    // byte offsets into a row
   uint8_t *idx;                    // shuffle tables
   uint8_t *coef;
@@ -133,10 +207,45 @@ typedef struct {
   void (*merge)(const uint8_t *r, const uint8_t *g, const uint8_t *b, uint8_t *out, int n);
 } stk_samples;
 
-enum { STK_PAIRS = 16 };
-#define STK_VERTICAL const uint32_t *const *pair, const uint32_t *wp, int npair, int n, int prec
+enum { STK_BLUR_REACH = 62 };  // mostPairs in Go
 
-// stk_target is what differs between processors. All targets give the same bytes.
+// stk_colours is the loops of colours, over planes of n bytes in place: see colour.h.
+typedef struct {
+  void (*table)(const uint8_t *in, uint8_t *out, int n, const uint8_t *t);  // in may be out
+  void (*mask)(const uint8_t *in, uint8_t *out, int n, uint8_t and, uint8_t flip);
+  void (*flat_luma)(const uint8_t *r, const uint8_t *g, const uint8_t *b, uint8_t *y, int n);
+  void (*blend)(uint8_t *p, const uint8_t *y, int n, float f, float rest);
+  void (*hue)(uint8_t *r, uint8_t *g, uint8_t *b, int n, float turn);
+  void (*sharpen)(const uint8_t *a, const uint8_t *b, const uint8_t *d, uint8_t *out, int n, int c, float f, float rest);
+  // Blurring, see blur.h: r is at most STK_BLUR_REACH.
+  void (*fold)(const uint16_t *const *at, const uint16_t *w, int r, int n, uint16_t *out);
+  void (*settle)(const uint16_t *const *at, const uint16_t *w, int r, int n, int half, uint8_t *out);
+  // normals makes n pairs of normal numbers; see noise.h.
+  void (*normals)(uint32_t low, uint32_t high, float *out, float *rest, int n);
+  uint64_t (*sum)(const uint8_t *p, int n);
+  void (*range)(const uint8_t *p, int n, uint8_t *least, uint8_t *most);
+  // weigh adds p times w to a sum, or begins it; levels writes the sum as bytes.
+  void (*weigh)(float *sum, const uint8_t *p, int n, float w, int begin);
+  void (*levels)(const float *sum, uint8_t *out, int n);
+} stk_colours;
+
+// stk_numbers is what a pass finds out about the picture that it makes.
+typedef struct {
+  int64_t pixels;
+  uint64_t luma;                   // sum
+  uint8_t least[3], most[3];
+  uint32_t count[3][4][256];       // how often each value occurs, in four parts
+} stk_numbers;
+
+// stk_warp is a row of a warp's result; stk_warp_row makes it, and may write 32 bytes more.
+typedef struct stk_warp stk_warp;
+typedef void stk_warp_row(const stk_warp *w, uint8_t *out);
+
+enum { STK_PAIRS = 16 };
+#define STK_VERTICAL const uint32_t *const *pair, const uint32_t *wp, int npair, int n, int prec, int clamp
+
+// stk_target is the code that differs between processors. All targets give the same
+// bytes.
 typedef struct {
   const char *name;
   // weigh computes the weights of n outputs from output i on, and returns the
@@ -146,9 +255,8 @@ typedef struct {
   void (*fix)(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w);
   // hprep selects h->run and fills its tables.
   void (*hprep)(stk_lane *l, stk_hplan *h);
-  // v makes n elements of one output row from npair pair rows; wp[p] has the
-  // weights of both rows of pair p. The base's v clamps; the others need an axis
-  // that is safe.
+  // v makes n elements of one output row from npair pair rows; wp[p] has the weights
+  // of both rows of pair p. clamp is the axis's.
   void (*v)(uint8_t *out, STK_VERTICAL);
   // v followed by planes, f32 of each plane, or f32 and f32_rgb (scale[e % 3] for
   // element e), without a row of bytes between them, for at most STK_PAIRS pair
@@ -165,6 +273,8 @@ typedef struct {
   void (*luma)(const uint8_t *rgb, uint8_t *out, int n);
   void (*mirror)(const uint8_t *in, uint8_t *out, int n, int c);
   const stk_samples *samples;
+  const stk_colours *colours;
+  stk_warp_row *warp;              // see warp.h
 } stk_target;
 
 struct stk_lane {
@@ -184,6 +294,11 @@ struct stk_lane {
   stk_buf rows, gray, post, tmp, line, xmap;
   stk_buf pic[2];                  // pictures between passes
   stk_buf inner;                   // the picture inside a pad
+  stk_buf kept, sum;               // of a sum of pictures: what it began with, and itself
+  stk_buf stages, planes;          // what a row's colours are, and the row in planes
+  int flat;                        // the stages of the pass are one table, the same for all channels
+  int64_t emitting;                // ticks in stk_emit
+  stk_numbers numbers;             // of the last pass that was asked for them
   struct stk_index *index;         // allocated for the first picture that is rewritten
 };
 
@@ -200,16 +315,16 @@ void stk_fail(stk_lane *l, int code, const char *fmt, ...)
     __attribute__((noreturn, format(printf, 3, 4)));
 
 // axis.c
-void stk_axis_make(stk_lane *l, stk_axis *a, stk_span span, int out, int lo, int n, int mirror_in, int mirror_out);
+void stk_axis_make(stk_lane *l, stk_axis *a, int cubic, stk_span span, int out, int lo, int n, int mirror_in, int mirror_out);
 void stk_axis_pull(stk_axis *a);
 double stk_axis_weigh(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt);
 void stk_axis_fix(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w);
-void stk_axis_bound(stk_axis *a, int lo, int hi, int64_t worst);
+void stk_axis_bound(stk_axis *a, int lo, int hi, int negative, int64_t worst);
 
-// jpeg.c: take reads the header and reports whether the picture is one that is
-// decoded here. region begins with its rows at y0, columns x0 to x1, of the picture
-// at 1 / 2^shift of its size; rows makes the next n of them; end reads the rest,
-// and checks that the scan ends there; done says that there was no error.
+// jpeg.c: take reads the header and reports whether jpeg.c decodes the picture.
+// region begins with its rows at y0, columns x0 to x1, of the picture at 1 / 2^shift
+// of its size; rows makes the next n of them; end reads the rest, and checks that the
+// scan ends there; done records that there was no error.
 int stk_jpeg_take(stk_lane *l, const uint8_t *p, size_t n);
 void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int shift);
 void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n);
@@ -232,10 +347,22 @@ void stk_libjpeg_free(stk_lane *l);
 // job.c
 int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst);
 
+// colour.c: begin makes the stages of a pass whose input the lane's numbers describe, and
+// clears the numbers; row applies them to the planes of a row of w pixels and c channels,
+// which they may reorder, and returns the channels that it has then; count adds the row
+// to the numbers. The fourth plane is theirs. flat is row for n interleaved bytes, of a
+// lane that is flat.
+void stk_colour_begin(stk_lane *l, const stk_pass *p);
+int stk_colour_row(stk_lane *l, uint8_t *plane[4], int w, int c);
+void stk_colour_flat(const stk_lane *l, const uint8_t *in, uint8_t *out, int n);
+void stk_colour_count(stk_lane *l, int needs, uint8_t *const plane[4], int w, int c);
+
 // base.c, avx2.c, avx512.c; for samples: jpeg_base.c, jpeg_portable.c, jpeg_avx2.c,
 // jpeg_avx512.c
 extern const stk_target stk_base;
 extern const stk_samples stk_samples_base;
+extern const stk_colours stk_colours_base;
+stk_warp_row stk_warp_base;
 // STK_VECTORS: the compiler has 128-bit vectors for the processor, with the lower
 // half first. Without SSE2 they are the samples of the base target.
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && \
@@ -248,6 +375,8 @@ void stk_base_hprep(stk_lane *l, stk_hplan *h);
 #ifdef __x86_64__
 extern const stk_target stk_avx2, stk_avx512;
 extern const stk_samples stk_samples_avx2, stk_samples_avx512;
+extern const stk_colours stk_colours_avx2, stk_colours_avx512;
+stk_warp_row stk_warp_avx2;
 void stk_avx2_hprep(stk_lane *l, stk_hplan *h);
 double stk_avx2_weigh(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt);
 void stk_avx2_fix(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w);

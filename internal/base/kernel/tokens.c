@@ -1,10 +1,10 @@
-// Reading a picture as tokens out of its only scan. Others are read as coefficients
-// (coefficients.c).
+// Reading a picture as tokens from its only scan. Other pictures are read as
+// coefficients (coefficients.c).
 #include "index.h"
 
 enum { MOST_TOKENS = 4 << 20, MOST_DC = 2047 };
 
-// build_pairs makes an ac_table into one for tokens. An end of block is symbol 0,
+// build_pairs turns an ac_table into one for tokens. An end of block is symbol 0,
 // whatever its run.
 static void build_pairs(stk_pairs *p, const ac_table *a) {
   if (p->from.n && !memcmp(&p->from, &a->l.from, sizeof p->from)) return;
@@ -30,7 +30,7 @@ static void build_pairs(stk_pairs *p, const ac_table *a) {
   }
 }
 
-// one_token is a symbol of any length.
+// one_token decodes a symbol of any length.
 static INLINE int one_token(stk_huff *h, bits *b, const ac_table *a, int64_t *count, uint32_t *tok) {
   refill(b);
   const uint32_t e = a->ac[b->acc >> (64 - LOOK)];
@@ -55,7 +55,7 @@ static INLINE uint32_t *block_tokens(stk_huff *h, bits *b, const stk_pairs *p, c
                                      uint32_t *seen, int64_t *count, uint32_t *t) {
   int k = 1;
   for (;;) {
-    refill(b);  // enough for two looks: each drops 25 bits at most
+    refill(b);  // enough for two lookups: each drops at most 25 bits
 #pragma GCC unroll 2
     for (int i = 0; i < 2; i++) {
       const uint32_t look = (uint32_t)(b->acc >> (64 - LOOK));
@@ -165,7 +165,7 @@ void stk_tokens_rewind(stk_index *x) {
   if (x->h) stk_huff_rewind(x->h);
 }
 
-// room makes the buffer hold what most pictures of n bytes take.
+// room sizes the buffer for what most pictures of n bytes need.
 static void room(stk_index *x, size_t n) {
   size_t tokens = n * 2 + 2 * MCU_TOKENS;
   if (tokens > MOST_TOKENS) tokens = MOST_TOKENS;

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The twin: every stage in plain Go, one after the other, each over a whole
-// picture. It is written to be read and to be right; the C kernel is held to
-// it bit for bit, JPEGs included.
+// The twin: every stage in plain Go, one after the other, each over a whole picture. It
+// is written to be easy to read and to verify; the C kernel must equal it bit for bit,
+// JPEGs included.
 
 func runGo(j *Job, h *header) error {
 	if j.Timed {
@@ -27,8 +27,10 @@ func runGo(j *Job, h *header) error {
 			j.Spent.Decode = time.Since(begun)
 		}
 	}
+	var sum pictureSum
 	for i := range steps {
 		s := &steps[i]
+		begun := time.Now()
 		switch s.Op {
 		case OpCrop:
 			p = crop(p, s.X, s.Y, s.W, s.H)
@@ -42,6 +44,25 @@ func runGo(j *Job, h *header) error {
 			p = flipV(p)
 		case OpGray:
 			p = gray(p, s.C)
+		case OpSharpness:
+			p = sharpen(p, s.N)
+		case OpErase:
+			p = erase(p, s)
+		case OpBlur:
+			if !s.leaves() {
+				p = blur(p, s)
+			}
+		case OpAffine, OpPerspective:
+			p = warp(p, s)
+		case OpKeep, OpAdd, OpSum:
+			p = sum.step(p, s)
+		default:
+			if !s.unchanging(p.C) {
+				p = colour(p, s)
+			}
+		}
+		if j.Timed && s.Op >= OpInvert {
+			j.Spent.Own[s.Owner%Owners] += time.Since(begun)
 		}
 	}
 	last := time.Now()
@@ -49,10 +70,18 @@ func runGo(j *Job, h *header) error {
 	if j.Timed {
 		j.Spent.Write = time.Since(last)
 	}
+	for i := range j.Out.Erased {
+		begun := time.Now()
+		e := &j.Out.Erased[i]
+		e.erase(j.Dst, p, j.Out.CHW)
+		if j.Timed {
+			j.Spent.Own[e.Owner%Owners] += time.Since(begun)
+		}
+	}
 	return nil
 }
 
-// begin decodes the JPEG, and gives the steps that are then left.
+// begin decodes the JPEG, and returns the remaining steps.
 func begin(j *Job, h *header) (Pixels, []Step, error) {
 	channels := 3
 	if j.Gray {
@@ -79,7 +108,7 @@ func begin(j *Job, h *header) (Pixels, []Step, error) {
 	return inChannels(p, channels), j.Steps, nil
 }
 
-// inChannels is a decoded picture as a job wants it.
+// inChannels converts a decoded picture to the channels that a job wants.
 func inChannels(p Pixels, c int) Pixels {
 	if p.C == c {
 		return p

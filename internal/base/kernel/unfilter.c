@@ -18,8 +18,8 @@
 
 enum { NONE, SUB, UP, AVERAGE, PAETH };
 
-// paeth is whichever of left (a), above (b) and above left (c) is nearest to a + b - c, the
-// first of equals.
+// paeth is the one of left (a), above (b) and above left (c) that is nearest to a + b
+// - c; in a tie, the first.
 static inline uint8_t paeth(int a, int b, int c) {
   int pa = b - c, pb = a - c, pc = pa + pb;
   pa = pa < 0 ? -pa : pa;
@@ -70,7 +70,7 @@ static inline void v_store(void *p, V v) { memcpy(p, &v, 16); }
 static inline V v_min(V a, V b) { return (V)_mm_min_epu8(I(a), I(b)); }
 static inline V v_less(V a, V b) { return (V)_mm_subs_epu8(I(a), I(b)); } // a - b, at least 0
 static inline V v_average(V a, V b) { return (V)_mm_avg_epu8(I(a), I(b)); }
-// v_up moves bytes 1, 4 or 8 places up, and zeros follow.
+// v_up moves bytes up by 1, 4 or 8 positions and fills with zeros.
 static inline V v_up(V v, const int bytes) {
   return (V)(bytes == 1 ? _mm_slli_si128(I(v), 1) : bytes == 4 ? _mm_slli_si128(I(v), 4) : _mm_slli_si128(I(v), 8));
 }
@@ -90,7 +90,7 @@ static inline V v_low(V a, V b) { return SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 1
 static inline V v_high(V a, V b) { return SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31); }
 #endif
 
-// masks says for each lane which filter its row has.
+// masks selects, for each lane, the filter of its row.
 typedef struct {
   V sub, up, average, paeth;
 } masks;
@@ -107,8 +107,9 @@ static masks masks_of(const uint8_t *src, size_t stride, const int rows) {
   return m;
 }
 
-// undo is x with what its filter foretold. Paeth in bytes: if c is between a and b, it is
-// |pa - pb| from a + b - c, else at least as far as both others; 255 stands for that.
+// undo adds the filter's prediction to x. Paeth in bytes: if c is between a and b, it
+// is |pa - pb| from a + b - c, otherwise at least as far as both others; 255 stands
+// for that.
 static inline V undo(V x, V a, V b, V c, const masks *m) {
   const V one = v_load("\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1");
   const V ac = v_less(a, c), ca = v_less(c, a), bc = v_less(b, c), cb = v_less(c, b);
@@ -132,7 +133,7 @@ static inline void wide(uint8_t *dst, const uint8_t *src, const uint8_t *up, siz
   for (int r = 0; r < rows; r++)
     part(dst + (size_t)r * n, src + (size_t)r * (n + 1) + 1, r ? dst + (size_t)(r - 1) * n : up, 0, (size_t)(rows - 1 - r) * back,
          src[(size_t)r * (n + 1)], back);
-  // The pixels before those of the first turn.
+  // The pixels before those of the first step.
   V a = {0}, b = {0}, c = {0};
   for (int r = 0; r < rows; r++) {
     const uint8_t *above = r ? dst + (size_t)(r - 1) * n : up;
@@ -179,8 +180,8 @@ static inline void transpose(V v[16]) {
   for (int i = 0; i < 8; i++) v[2 * i] = v_low(w[i], w[i + 8]), v[2 * i + 1] = v_high(w[i], w[i + 8]);
 }
 
-// narrow undoes 16 rows of pixels of one byte, 16 turns at a time: what the rows have for
-// them is transposed, and what comes of it back.
+// narrow undoes 16 rows of one-byte pixels, 16 steps at a time: the rows' next bytes
+// are transposed, and the results transposed back.
 static void narrow(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t n) {
   enum { ROWS = 16 };
   const masks m = masks_of(src, n + 1, ROWS);
@@ -213,7 +214,8 @@ static void narrow(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t n
          src[(size_t)r * (n + 1)], 1);
 }
 
-// band undoes as many rows as go side by side, of those that are left, and returns how many.
+// band undoes as many of the remaining rows as can be done side by side, and returns
+// how many.
 static size_t band(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t n, size_t left, size_t back) {
   const size_t rows = back == 1 ? 16 : back == 3 || back == 4 ? 4 : back == 6 || back == 8 ? 2 : 0;
   if (!rows || left < rows || n < 2 * rows * back) return 0;
@@ -240,10 +242,10 @@ static size_t band(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t n
 }
 #endif
 
-// stk_unfilter undoes the filters of rows of n bytes, each after the byte of its
-// filter, with pixels of back bytes; up is the row above the first. It returns how
-// many rows it did: the next one has an undefined filter. src may follow dst in the
-// same memory, at least 16 rows later, and is overwritten then.
+// stk_unfilter undoes the filters of rows of n bytes, each after its filter byte,
+// with pixels of back bytes; up is the row above the first. It returns how many rows
+// it did: the next one, if any, has an undefined filter. src may follow dst in the
+// same memory, at least 16 rows later, and is then overwritten.
 size_t stk_unfilter(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t n, size_t rows, size_t back) {
   size_t y = 0;
   while (y < rows) {

@@ -5,15 +5,15 @@ import (
 	"os"
 )
 
-// UnfilterRows is how many rows of dst Unfilter may write before it is through with the first
-// row of src.
+// UnfilterRows is how many rows of dst Unfilter may write before it has finished reading
+// the first row of src.
 const UnfilterRows = 16
 
-// Unfilter undoes PNG's filters: src is rows of n bytes, each after the byte of its
-// filter, and dst gets them without it. A pixel has back bytes (1 if it has less).
-// up is the row above the first one, or zeros, followed by 8 bytes that may be
-// read. src and dst may be parts of one slice if dst begins at least UnfilterRows
-// rows before src; src is overwritten then. An undefined filter is a FormatError.
+// Unfilter undoes PNG's filters: src is rows of n bytes, each after its filter byte, and
+// dst gets them without it. A pixel has back bytes (1 if it has less). up is the row
+// above the first one, or zeros, followed by 8 bytes that may be read. src and dst may
+// be parts of one slice if dst begins at least UnfilterRows rows before src; src is then
+// overwritten. An undefined filter is a FormatError.
 func Unfilter(dst, src, up []byte, n, back int) error {
 	rows := len(src) / (n + 1)
 	if n < 1 || back < 1 || back > 8 || rows*(n+1) != len(src) || len(dst) != rows*n || len(up) < n+8 {
@@ -76,8 +76,8 @@ func unfilterRow(filter byte, row, up []byte, back int) bool {
 	return true
 }
 
-// unfilterPaeth undoes filter 4. Each byte waits for the one at its left, so
-// the channels of the usual pixels run side by side.
+// unfilterPaeth undoes filter 4. Each byte depends on the one to its left, so the
+// channels of the usual pixels are computed side by side.
 func unfilterPaeth(row, up []byte, back int) {
 	head := min(back, len(row))
 	for i := range head {
@@ -117,8 +117,8 @@ func unfilterPaeth(row, up []byte, back int) {
 	}
 }
 
-// paeth is whichever of left (a), above (b) and above left (c) is nearest to
-// a + b - c, the first of equals. It is written to compile without jumps.
+// paeth is the one of left (a), above (b) and above left (c) that is nearest to a + b -
+// c; in a tie, the first. It is written to compile without jumps.
 func paeth(a, b, c int) int {
 	pa, pb := b-c, a-c
 	pc := pa + pb

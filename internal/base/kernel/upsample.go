@@ -58,8 +58,8 @@ func spread(out, in []byte, hs int) {
 
 func (u *upsampler) line(i int) []byte { return u.pix[i*u.stride : i*u.stride+u.w] }
 
-// add sums three of the nearest row of samples and one of the next: the row above
-// for the upper half of a sample, below for the lower.
+// add adds three times the nearest row of samples and once the next: the row above for
+// the upper half of a sample, below for the lower.
 func (u *upsampler) add(y int) {
 	near := u.line(y / 2)
 	next := u.line(min(max(y/2-1+2*(y&1), 0), u.h-1))
@@ -84,7 +84,7 @@ func widen2(out, in []byte) {
 	}
 }
 
-// widenSum2 does so with sums of four.
+// widenSum2 is widen2 for sums of four.
 func widenSum2(out []byte, in []int) {
 	for x := range out {
 		i := x / 2
@@ -127,7 +127,7 @@ func yccToRGB(out, luma, cb, cr []byte) {
 
 func clamp8(v int32) byte { return byte(min(max(v, 0), 255)) }
 
-// interleave is for what is RGB already.
+// interleave is for planes that are RGB already.
 func interleave(out, r, g, b []byte) {
 	for x := range r {
 		out[3*x], out[3*x+1], out[3*x+2] = r[x], g[x], b[x]

@@ -22,7 +22,7 @@ int stk_vp8_level(void) {
 #ifdef __x86_64__
   unsigned a, b, c = 0, d;
   __builtin_cpu_init();
-  // Without lzcnt its code is another instruction.
+  // Without lzcnt, its opcode is a different instruction.
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & bit_LZCNT) != 0;
 #else
   return 0;

@@ -14,7 +14,7 @@ import (
 	"unsafe"
 )
 
-// lossy decodes VP8 by our own C, or where that is not wanted by the twin.
+// lossy decodes VP8 with our own C or, if the twin was requested, with that.
 func lossy(dst, stream []byte, i WebPInfo) error {
 	target := os.Getenv(kernelEnv)
 	if target == names[0] {
@@ -27,7 +27,7 @@ func lossy(dst, stream []byte, i WebPInfo) error {
 	return lossyAt(dst, stream, i, level)
 }
 
-// lossyLevel is the best that this processor has for lossyAt: 0, or 1 for AVX2.
+// lossyLevel is the best level of this processor for lossyAt: 0, or 1 for AVX2.
 func lossyLevel() int { return int(C.stk_vp8_level()) }
 
 func lossyAt(dst, stream []byte, i WebPInfo, level int) error {

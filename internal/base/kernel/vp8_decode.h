@@ -1,10 +1,10 @@
 // VP8's key frames, compiled for each target: DECODE names the decoder.
 //
-// Rows of macroblocks go through in turn: their modes, then for each its coefficients, the
-// prediction and what is added to it, in a small buffer; from there to the lower half of a
-// window of two rows of macroblocks. The loop filter works on the window, since prediction
-// is from samples that are not filtered, and ends ten rows above the window's end, from
-// where rows become RGB.
+// Rows of macroblocks are decoded one after the other: their modes, then, for each
+// macroblock, its coefficients, the prediction and what is added to it, in a small
+// buffer. From there it is copied to the lower half of a window of two rows of
+// macroblocks. The loop filter works on the window, because prediction uses unfiltered
+// samples, and ends ten rows above the end of the window; from there, rows become RGB.
 //
 // Most of the time goes to the boolean decoder, one bit after the other. Its state is in
 // registers while the coefficients of a block are read, and 56 bits are loaded at once.
@@ -20,11 +20,13 @@
 
 #define INLINE inline __attribute__((always_inline))
 
-// Modes, in the order of the tree of 4 x 4 blocks; the first four are those of larger ones too.
+// Modes, in the order of the tree for 4 x 4 blocks; the first four are also those of
+// larger ones.
 enum { DC_PRED, TM_PRED, VE_PRED, HE_PRED, RD_PRED, VR_PRED, LD_PRED, VL_PRED, HD_PRED, HU_PRED };
 
-// booler is the boolean decoder (RFC 6386, 7). value has its next bits highest; of them count
-// + 8 are loaded. range is its range in bits 31 to 24. Past the end come zeros, and ended says so.
+// booler is the boolean decoder (RFC 6386, 7). value has its next bits highest; count
+// + 8 of them are loaded. range is its range in bits 31 to 24. After the end it reads
+// zeros, which ended reports.
 typedef struct {
   uint64_t value, range;
   int count;
@@ -32,7 +34,7 @@ typedef struct {
   const uint8_t *p, *end;
 } booler;
 
-// b_open says whether the value is below the range, as it must be.
+// b_open reports whether the value is below the range, as it must be.
 static int b_open(booler *b, const uint8_t *p, size_t n) {
   *b = (booler){0, UINT64_C(255) << 24, -8, 0, p, p + n};
   return !n || *p < 255;
@@ -47,7 +49,7 @@ static INLINE void b_fill(booler *b) {
     v = __builtin_bswap64(v);
 #endif
     const int bytes = (64 - have) >> 3;
-    b->value |= v >> have; // those beyond count come again
+    b->value |= v >> have; // bits beyond count are loaded again
     b->p += bytes;
     b->count += 8 * bytes;
     return;
@@ -59,9 +61,9 @@ static INLINE void b_fill(booler *b) {
   b->count += 8;
 }
 
-// b_bit is a bit that is 0 with a chance of prob in 256. What it costs is the way from one range
-// to the next, seven cycles: the split is 1 + ((range - 1) * prob >> 8), made so that the
-// product comes first.
+// b_bit is a bit that is 0 with a probability of prob in 256. Its cost is the path
+// from one range to the next, seven cycles: the split is 1 + ((range - 1) * prob >>
+// 8), arranged so that the product comes first.
 static INLINE int b_bit(booler *b, int prob) {
   const uint32_t split = (uint32_t)((b->range * (uint32_t)prob + ((uint64_t)(256 - prob) << 24)) >> 32);
   if (b->count < 0) b_fill(b);
@@ -83,8 +85,8 @@ static INLINE int b_bit(booler *b, int prob) {
   return bit;
 }
 
-// b_sign is v or -v by a bit of even chances. The range is below 255 after the first bit, so
-// half of it always takes one shift.
+// b_sign is v or -v, by a bit of even probability. The range is below 255 after the
+// first bit, so half of it always takes one shift.
 static INLINE int b_sign(booler *b, int v) {
   const uint32_t range = (uint32_t)(b->range >> 24), split = (range + 1) >> 1;
   if (b->count < 0) b_fill(b);
@@ -111,7 +113,7 @@ static int b_optional(booler *b, int bits) { return b_bit(b, 128) ? b_signed(b, 
 
 enum { BANDS = 17, NODES = 11, CONTEXTS = 3, BPS = 32 };
 
-// quants are factors of first and other coefficients.
+// quants are the factors of the first and of the other coefficients.
 typedef struct {
   int y1[2], y2[2], uv[2];
 } quants;
@@ -120,8 +122,8 @@ typedef struct {
   uint8_t limit, inner_limit, hev, inner;
 } strength;
 
-// above is what the macroblock below needs: samples and modes of the last row, and which
-// blocks had coefficients: 4 of luma, 2 and 2 of chroma, that of DCs.
+// above is what the macroblock below needs: samples and modes of the last row, and
+// which blocks had coefficients: 4 of luma, 2 and 2 of chroma, and the block of DCs.
 typedef struct {
   uint8_t y[16], u[8], v[8];
   uint8_t modes[4];
@@ -144,7 +146,7 @@ typedef struct {
   uint8_t prob[4][BANDS][CONTEXTS][NODES];  // by place, not by band
   column *columns;
   uint8_t left_modes[4], left_nz[9];
-  int16_t coeffs[25 * 16];         // zeros, but for those of the macroblock in work
+  int16_t coeffs[25 * 16];         // zeros, except for the macroblock in work
   uint8_t kinds[24];               // of each block: 0 nothing, 1 a DC, 2 of the first three, 3 more
   uint8_t work[BPS * 30];          // see Y_AT
   uint8_t *y, *u, *v;              // the window: 32 and 16 rows
@@ -152,7 +154,8 @@ typedef struct {
   uint8_t *lines;                  // chroma as wide as luma, twice, and three planes
 } frame;
 
-// In work: luma has a row above it and a column at its left, and four samples more above.
+// The macroblock in work: luma has a row above it and a column to its left, and four
+// more samples above.
 enum { Y_AT = BPS + 8, U_AT = BPS * 18 + 8, V_AT = BPS * 18 + 24, WORK = BPS * 27 };
 
 static INLINE uint8_t clip(int v) { return v < 0 ? 0 : v > 255 ? 255 : (uint8_t)v; }
@@ -343,7 +346,8 @@ static INLINE int large(booler *b, const uint8_t *p) {
   return v + 3 + (8 << cat);
 }
 
-// block reads a block from coefficient n on, and returns the place after its last one.
+// block reads a block from coefficient n on, and returns the position after its last
+// one.
 static INLINE int block(booler *b, const uint8_t (*prob)[CONTEXTS][NODES], int context, const int quant[2], int n, int16_t *out) {
   static const uint8_t zigzag[16] = {0, 1, 4, 8, 5, 2, 3, 6, 9, 12, 13, 10, 7, 11, 14, 15};
   const uint8_t *p = prob[n][context];
@@ -383,7 +387,8 @@ static void wht(const int16_t *in, int16_t *out) {
   }
 }
 
-// residuals reads what is added to a macroblock's prediction; whether there is anything.
+// residuals reads what is added to a macroblock's prediction, and returns whether
+// there is anything.
 static __attribute__((noinline)) int residuals(frame *f, booler *tokens, column *c) {
   booler b = *tokens;
   const quants *q = &f->quant[c->segment];
@@ -425,8 +430,9 @@ static __attribute__((noinline)) int residuals(frame *f, booler *tokens, column 
 #define MUL1(v) (((v) * 20091 >> 16) + (v))
 #define MUL2(v) ((v) * 35468 >> 16)
 
-// What sound streams hold fits 16 bits at every step. Of absurd ones libwebp's pixels are those
-// of 16 bits for whole blocks on x86, and of 32 bits for those of few coefficients, and so are these.
+// The numbers of valid streams fit into 16 bits at every step. For invalid ones,
+// libwebp's pixels on x86 are those of 16-bit arithmetic for whole blocks and of
+// 32-bit arithmetic for blocks with few coefficients; so are these.
 static void idct(const int16_t *in, uint8_t *dst) {
 #ifdef __SSE2__
   const __m128i k1 = _mm_set1_epi16(20091), k2 = _mm_set1_epi16(-30068); // of 35468, as a product of x and itself
@@ -474,7 +480,7 @@ static void idct(const int16_t *in, uint8_t *dst) {
 #endif
 }
 
-// idct_3 is of the first three coefficients: 0, 1 and 4.
+// idct_3 transforms a block with only the first three coefficients: 0, 1 and 4.
 static void idct_3(const int16_t *in, uint8_t *dst) {
   const int dc = in[0] + 4, c4 = MUL2(in[4]), d4 = MUL1(in[4]), c1 = MUL2(in[1]), d1 = MUL1(in[1]);
   const int down[4] = {dc + d4, dc + c4, dc - c4, dc - d4}, right[4] = {d1, c1, -c1, -d1};
@@ -505,7 +511,8 @@ static INLINE void true_motion(uint8_t *dst, const int n) {
   }
 }
 
-// predict fills a square of n samples; of DC, what is outside of the picture does not count.
+// predict fills a square of n samples. For DC, samples outside the picture do not
+// count.
 static INLINE void predict(uint8_t *dst, int mode, const int n, int has_left, int has_top) {
   const int log = n == 16 ? 4 : 3;
   int dc = 128;
@@ -619,7 +626,8 @@ static void predict_small(uint8_t *dst, int mode) {
   }
 }
 
-// reconstruct makes a macroblock in work, and puts it into the window's lower half.
+// reconstruct makes the macroblock in work, and copies it into the window's lower
+// half.
 static __attribute__((noinline)) void reconstruct(frame *f, int x, int row) {
   column *c = &f->columns[x];
   uint8_t *y = f->work + Y_AT, *u = f->work + U_AT, *v = f->work + V_AT;
@@ -694,7 +702,7 @@ static INLINE V v_weighed(V v, int times) {
   return _mm_packs_epi16(_mm_srai_epi16(_mm_add_epi16(l, half), 7), _mm_srai_epi16(_mm_add_epi16(h, half), 7));
 }
 
-// edge filters between p[3] and p[4] of eight lines; of SIMPLE only p[2] to p[5] are there.
+// edge filters between p[3] and p[4] of eight lines; SIMPLE has only p[2] to p[5].
 static INLINE void edge(V p[8], const strength *s, int limit, const int kind) {
   const V sign = _mm_set1_epi8((char)0x80), one = _mm_set1_epi8(1), three = _mm_set1_epi8(3), four = _mm_set1_epi8(4);
   const V far = v_distance(p[2], p[5]);
@@ -719,7 +727,7 @@ static INLINE void edge(V p[8], const strength *s, int limit, const int kind) {
   p0 = _mm_adds_epi8(p0, up);
   q0 = _mm_subs_epi8(q0, down);
   if (kind == INNER) {
-    // (down + 1) >> 1 of signed bytes, where the variance is not high.
+    // (down + 1) >> 1 of signed bytes, if the variance is not high.
     const V half = _mm_sub_epi8(_mm_avg_epu8(_mm_xor_si128(down, sign), _mm_setzero_si128()), _mm_set1_epi8(64));
     const V both = _mm_andnot_si128(hev, half);
     q1 = _mm_subs_epi8(q1, both);
@@ -746,7 +754,7 @@ static INLINE void edge(V p[8], const strength *s, int limit, const int kind) {
   (void)one;
 }
 
-// turn_8 makes 8 lines of 16 of 16 rows of 8 bytes; turn_16 the way back.
+// turn_8 turns 16 rows of 8 bytes into 8 lines of 16; turn_16 is the way back.
 static INLINE void turn_8(const V in[8], V out[8]) { // in[i]: row i, and row i + 8
   V a[8], b[8];
   for (int i = 0; i < 4; i++) a[2 * i] = _mm_unpacklo_epi8(in[2 * i], in[2 * i + 1]), a[2 * i + 1] = _mm_unpackhi_epi8(in[2 * i], in[2 * i + 1]);
@@ -797,7 +805,8 @@ static INLINE void across(uint8_t *p, uint8_t *q, int stride, const strength *s,
     else v_store(p + (i - 4) * stride, v[i]);
 }
 
-// along filters the edge at the left of column p; 16 rows of one plane, or 8 of each of two.
+// along filters the edge to the left of column p; 16 rows of one plane, or 8 of each
+// of two.
 static INLINE void along(uint8_t *p, uint8_t *q, int stride, const strength *s, int limit, const int kind) {
   V in[8], v[8];
   if (!q) q = p + 8 * stride;
@@ -818,7 +827,7 @@ static INLINE int sclip(int v, int bits) {
 
 static INLINE int far_apart(int a, int b, int most) { return a - b > most || b - a > most; }
 
-// sample filters one place of an edge; its samples are step apart.
+// sample filters one position of an edge; its samples are step apart.
 static INLINE void sample(uint8_t *p, int step, const strength *s, int limit, const int kind) {
   const int p1 = p[-2 * step], p0 = p[-step], q0 = p[0], q1 = p[step];
   if (4 * abs(p0 - q0) + abs(p1 - q1) > 2 * limit + 1) return;
@@ -910,15 +919,16 @@ static void widen(const uint8_t *restrict near, const uint8_t *restrict far, uin
 // HIGH is v * k >> 8 of a byte; k has 16 bits.
 #define HIGH(v, k) ((uint16_t)((uint32_t)(uint16_t)((v) << 8) * (uint32_t)(k) >> 16))
 
-// bright takes what has 6 bits below one.
+// bright clips a number with 6 fraction bits.
 static INLINE uint8_t bright(int16_t v) {
   v = (int16_t)(v >> 6);
   v = v < 0 ? 0 : v;
   return (uint8_t)(v > 255 ? 255 : v);
 }
 
-// colours makes n pixels, in 14-bit fixed point of BT.601 with luma from 16 to 235. All fit
-// 16 bits, but for a blue that is far too bright, which has none for its sign.
+// colours makes n pixels, in 14-bit fixed point of BT.601 with luma from 16 to 235.
+// Everything fits into 16 bits, except a far too large blue, which leaves no bit for
+// the sign.
 static void colours(const uint8_t *restrict y, const uint8_t *restrict u, const uint8_t *restrict v, uint8_t *restrict r, uint8_t *restrict g,
                     uint8_t *restrict b, int n) {
   for (int i = 0; i < n; i++) {
@@ -931,7 +941,7 @@ static void colours(const uint8_t *restrict y, const uint8_t *restrict u, const 
   }
 }
 
-// emit writes rows from to to of the picture, of which row is the window's lower half.
+// emit writes rows from to to of the picture; row is that of the window's lower half.
 static __attribute__((noinline)) void emit(frame *f, uint8_t *rgb, int from, int to, int row, void (*merge)(const uint8_t *, const uint8_t *, const uint8_t *, uint8_t *, int)) {
   const int n = (f->w + 1) / 2, s = f->stride, last = (f->h + 1) / 2 - 1;
   uint8_t *u = f->lines, *v = u + s, *r = v + s, *g = r + s, *b = g + s;
@@ -970,8 +980,8 @@ static int decode_rows(frame *f, uint8_t *rgb, void (*merge)(const uint8_t *, co
     }
     if (f->level)
       for (int x = 0; x < f->mbw; x++) filter(f, x, row);
-    // The next row's filter changes three rows above its edge, of chroma too, and rows
-    // of RGB look at the chroma row below.
+    // The next row's filter changes three rows above its edge, also of chroma, and
+    // rows of RGB read the chroma row below.
     const int to = row == f->mbh - 1 ? f->h : 16 * (row + 1) - 10;
     emit(f, rgb, emitted, to, row, merge);
     emitted = to;
@@ -992,7 +1002,8 @@ int DECODE(uint8_t *rgb, const uint8_t *src, size_t n, int w, int h) {
   f->stride = 16 * f->mbw + 32;
   int code = read_header(f, src, n);
   if (!code) {
-    // 32 rows of luma, 16 of each chroma, five lines; filters look four samples beyond.
+    // 32 rows of luma, 16 of each chroma, and five lines; filters read four samples
+    // beyond.
     const size_t s = (size_t)f->stride;
     uint8_t *room = calloc(1, s * (32 + 8 + 8 + 5) + 64);
     f->columns = calloc((size_t)f->mbw, sizeof *f->columns);

@@ -3,7 +3,7 @@
 package kernel
 
 /*
-#cgo LDFLAGS: -l:libwebp.a -lm -lpthread
+#cgo LDFLAGS: -lwebp -lm -lpthread
 #cgo noescape stk_webp
 #cgo nocallback stk_webp
 #include <stdint.h>

@@ -5,9 +5,9 @@
 
 #pragma GCC optimize("O3")
 
-// Neither side need be aligned. The loops are bound by their stores: loops for
-// AVX2 and AVX-512, written by hand, were no faster than what the compiler makes
-// of these for any x86-64 (2 to 5 thousand million tokens a second in the caches).
+// Neither side need be aligned. The loops are bound by their stores: hand-written
+// loops for AVX2 and AVX-512 were no faster than what the compiler makes of these for
+// any x86-64 (2 to 5 thousand million tokens per second, in the caches).
 #define LOOP(from, to)                                      \
   for (size_t i = 0; i < n; i++) {                          \
     from v;                                                 \
@@ -19,9 +19,9 @@
 
 #define KIND(from, sign, to) ((from) << 8 | (sign) << 4 | (to))
 
-// stk_widen writes n integers of a kind: bytes of an element read, whether its
-// sign is extended, bytes of an element written. Conversion to a wider unsigned
-// type is defined to extend the sign of a signed one.
+// stk_widen writes n integers of a kind: bytes per element read, whether its sign is
+// extended, bytes per element written. Conversion to a wider unsigned type is defined
+// to extend the sign of a signed one.
 void stk_widen(uint8_t *restrict dst, const uint8_t *restrict src, size_t n, int kind) {
   switch (kind) {
   case KIND(1, 0, 2): LOOP(uint8_t, uint16_t)

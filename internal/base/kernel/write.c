@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-// Bytes that an MCU takes at most, stuffed: 10 blocks of 64 symbols of 31 bits.
+// The most bytes of an MCU, including stuffing: 10 blocks of 64 symbols of 31 bits.
 enum { MCU_WRITTEN = 8 << 10 };
 
 // grow makes room for n bytes more.
@@ -27,13 +27,13 @@ static void put_marker(stk_index *x, int marker, size_t n) {
   put_bytes(x, b, 4);
 }
 
-// copied reports whether a segment goes over as it is: all but what says how
-// the scan is coded.
+// copied reports whether a segment is copied unchanged: all are, except those that
+// describe the coding of the scan.
 static int copied(int m) { return m != M_DHT && m != M_DRI && m != M_SOS && m != M_DAC && m != M_DNL; }
 
-// segments walks the marker segments of a file and copies what goes over, also
-// from between scans. The entropy-coded data between them hold no markers but
-// those of restarts.
+// segments walks the marker segments of a file and copies those that stay, also from
+// between scans. The entropy-coded data between them contain no markers except
+// restarts.
 static void segments(stk_index *x, const uint8_t *in, size_t n, int sequential) {
   int scans = 0;
   for (size_t at = 2; at + 4 <= n;) {
@@ -51,7 +51,8 @@ static void segments(stk_index *x, const uint8_t *in, size_t n, int sequential) 
     if (len < 2 || at + 2 + len > n) stk_fail(x->l, STK_FORMAT, "the JPEG ends inside a marker segment");
     if (m == M_DQT && scans) stk_fail(x->l, STK_UNSUPPORTED, "a JPEG whose quantisation tables change between scans");
     if (m == M_SOS && ++scans && sequential) return;
-    // What says how colours are coded counts for decoders before the first scan only.
+    // Segments that describe the colours count for decoders only before the first
+    // scan.
     const int late = scans > 0 && (m == M_APP0 || m == M_APP14);
     if (copied(m) && !late) {
       const size_t head = x->nout;
@@ -122,8 +123,8 @@ static INLINE void put_bits(writer *w, uint64_t v, int n) {
     return;
   }
   w->acc = w->acc << (n + w->room) | v >> -w->room;
-  // A byte of ones is one whose top bit goes out when 1 is added; carries come
-  // from such bytes only.
+  // A byte of ones is one whose top bit carries out when 1 is added; carries come
+  // only from such bytes.
   if (__builtin_expect((w->acc & 0x8080808080808080u & ~(w->acc + 0x0101010101010101u)) != 0, 0)) {
     put_stuffed(w, 8);
   } else {
@@ -167,8 +168,8 @@ static INLINE const uint32_t *put_mcu(stk_index *x, writer *to, const uint32_t *
   return t;
 }
 
-// band writes the tokens of the present band, and stops where they take more
-// than limit bytes.
+// put_band writes the tokens of the present band, and stops if they take more than
+// limit bytes.
 static INLINE int put_band(stk_index *x, writer *w, size_t limit) {
   const uint32_t *t = x->tok;
   for (int64_t m = x->from; m < x->next; m++) {

@@ -38,11 +38,11 @@ func Sample(seed uint64, epoch, place int64) Key {
 // Uint64 is draw number n of the key.
 func (k Key) Uint64(n uint64) uint64 { return mix(uint64(k) + (n+1)*golden) }
 
-// Float64 is draw number n, uniform in [0, 1) on a grid of 2^-53.
-func (k Key) Float64(n uint64) float64 { return float64(k.Uint64(n)>>11) * 0x1p-53 }
+// Float64 is draw number n, uniform in [0, 1) on a grid of 2^-53. The conversion forbids fusing.
+func (k Key) Float64(n uint64) float64 { return float64(float64(k.Uint64(n)>>11) * 0x1p-53) }
 
-// Uniform is draw number n, uniform in [lo, hi).
-func (k Key) Uniform(n uint64, lo, hi float64) float64 { return lo + (hi-lo)*k.Float64(n) }
+// Uniform is draw number n, uniform in [lo, hi). The conversion forbids fusing.
+func (k Key) Uniform(n uint64, lo, hi float64) float64 { return lo + float64((hi-lo)*k.Float64(n)) }
 
 // Intn is draw number n, uniform in [0, bound); bound must be positive. The
 // bias of the multiply-high reduction is below bound/2^64.

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("ready")
 		for i := int64(1); ; i++ { // until it is killed
 			s.Decode.Add(time.Microsecond, 1, 1)
-			s.Hand(Progress{Epoch: i, Step: i, Samples: i, Batches: i, Memory: i})
+			s.Delivered(Progress{Epoch: i, Step: i, Samples: i, Batches: i, Memory: i})
 			p.Span(Span{Loader: i, Epoch: i, Step: i, Steps: i, Begun: i, Filled: i, Delivered: i, Asked: i, Got: i, Rows: i})
 			w.Turn(Busy+int(i)%2, Monotonic())
 		}
@@ -264,7 +264,7 @@ func TestOffCountsNothing(t *testing.T) {
 	s.Read.Add(time.Second, 1, 1)
 	s.Decode.Begin().End(1, 1)
 	s.Wait.Queue(3)
-	s.Hand(Progress{Epoch: 1})
+	s.Delivered(Progress{Epoch: 1})
 	s.Close()
 	if got := s.Snapshot(); got.Read.Items != 0 || got.Epoch != 0 {
 		t.Errorf("off, and it counted %+v", got)
@@ -274,9 +274,9 @@ func TestOffCountsNothing(t *testing.T) {
 func TestABatchThatWasReadyWasNotWaitedFor(t *testing.T) {
 	p := newPage(make([]byte, smallRoom.bytes()), smallRoom, RoleEngine, 1, func() int64 { return 1 })
 	s := p.Stream(1, 1, nil)
-	s.Hand(Progress{At: 1, Batches: 1, Begins: true, First: int64(500 * time.Millisecond)})
-	s.Hand(Progress{At: 2, Batches: 2})
-	s.Hand(Progress{At: 3, Batches: 3, Begins: true})
+	s.Delivered(Progress{At: 1, Batches: 1, Begins: true, First: int64(500 * time.Millisecond)})
+	s.Delivered(Progress{At: 2, Batches: 2})
+	s.Delivered(Progress{At: 3, Batches: 3, Begins: true})
 	if got := s.Snapshot(); got.Passes != 2 || got.First != 0 || got.FirstMean != 0.25 {
 		t.Errorf("%d passes, first %v s, mean %v s", got.Passes, got.First, got.FirstMean)
 	}

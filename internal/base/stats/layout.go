@@ -59,12 +59,12 @@ package stats
 //	 5 stages     in use
 //	16 seq        guards words 17 to 31
 //	17 updated    when these were
-//	18 epoch      of the last batch handed out
+//	18 epoch      of the last batch delivered
 //	19 step       of that batch
-//	20 samples    handed out
-//	21 batches    handed out
+//	20 samples    delivered
+//	21 batches    delivered
 //	22 bad        samples skipped or replaced
-//	23 ready      batches made and not handed out
+//	23 ready      batches made and not delivered
 //	24 slots      batches in memory
 //	25 leased     of these, held by the user
 //	26 memory     bytes of batch memory
@@ -78,7 +78,7 @@ package stats
 //
 // A stage:
 //
-//	 0 kind       1 read, 2 decode, 3 transform, 4 batch, 5 deliver, 6 wait, 7 plan
+//	 0 kind       1 read, 2 decode, 3 transform, 4 batch, 5 deliver, 6 wait, 7 plan, 8 python
 //	 1 busy       working
 //	 2 input      blocked on what comes before it
 //	 3 output     blocked on what comes after it
@@ -86,14 +86,16 @@ package stats
 //	 5 cpuitems   it was measured for these only: cpu*items/cpuitems is all of it
 //	 6 items
 //	 7 bytes
-//	 8 queue      waiting in front of it when a batch was last handed out
+//	 8 queue      waiting in front of it when a batch was last delivered
 //	 9 queued     that, summed over all batches
 //	10 queues     how many batches that is
 //	11 timed      items that busy and the buckets were measured for; 0: all of them
 //	16 name       64 bytes, UTF-8, padded with 0
 //	24 buckets    items by what one took, see Bucket
 //
-// decode is a sample's whole way through a lane; transforms are parts of it. The
+// decode is a sample's whole way through a lane; transforms are parts of it. python is
+// the user's code in workers, of loaders that have them (busy: making samples, input:
+// a worker had nothing to make). The
 // stages of an engine: plan (busy: choosing the samples of a batch, locating them
 // and beginning the batch; output: enough batches are open), read, decode,
 // transforms, batch (closing one), deliver (busy: delivering and sending a batch;
@@ -273,4 +275,5 @@ const (
 	KindDeliver
 	KindWait
 	KindPlan
+	KindPython
 )

@@ -63,7 +63,7 @@ func enginePage() []byte {
 	s.Decoded(Ways{Own: 1, Go: 1})
 	s.Bad.Store(1)
 	now = second(105)
-	s.Hand(Progress{Epoch: 3, Step: 8, Samples: 8, Batches: 2, Ready: 1, Slots: 4, Leased: 1, Memory: 4 << 20, Begins: true, First: second(0.5)})
+	s.Delivered(Progress{Epoch: 3, Step: 8, Samples: 8, Batches: 2, Ready: 1, Slots: 4, Leased: 1, Memory: 4 << 20, Begins: true, First: second(0.5)})
 	for i := range int64(5) { // one more than there is room for
 		s.Span(Span{
 			Loader: 7, Epoch: 3, Step: 4 + i, Steps: 1, Begun: second(101) + i, Filled: second(102) + i, Delivered: second(103) + i,

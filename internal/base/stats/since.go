@@ -47,7 +47,7 @@ func (s Snapshot) SinceWaiting(before Snapshot, share float64) Interval {
 func (s Snapshot) less(b Snapshot) Snapshot {
 	s.Read, s.Decode, s.Batch = s.Read.less(b.Read), s.Decode.less(b.Decode), s.Batch.less(b.Batch)
 	s.Plan = s.Plan.less(b.Plan)
-	s.Deliver, s.Wait = s.Deliver.less(b.Deliver), s.Wait.less(b.Wait)
+	s.Deliver, s.Wait, s.Python = s.Deliver.less(b.Deliver), s.Wait.less(b.Wait), s.Python.less(b.Python)
 	transforms := make([]StageSnapshot, len(s.Transforms))
 	for i, t := range s.Transforms {
 		if i < len(b.Transforms) {
@@ -88,13 +88,17 @@ const littleWait = 0.05
 // if they work, it is decoding or the most expensive transform; if they are blocked
 // on input, it is "read"; if they are blocked on output although the consumer waits
 // for batches, planning, closing or sending them is slow. If samples are so small
-// that readers do all the work, it is what costs them most.
+// that readers do all the work, it is what costs them most. With Python workers it is the
+// user's code, unless the engine itself does more.
 func (s *Snapshot) limiting(waitShare float64) string {
 	if s.Batches == 0 {
 		return ""
 	}
 	if waitShare < littleWait {
 		return "training loop"
+	}
+	if p := s.Python.BusySeconds; p > s.Plan.BusySeconds+s.Batch.BusySeconds+s.Deliver.BusySeconds {
+		return "python"
 	}
 	read, decode, after := s.Read.BusySeconds, s.Decode.BusySeconds, s.Plan.BusySeconds+s.Batch.BusySeconds+s.Deliver.BusySeconds
 	input, output := s.Decode.InputSeconds, s.Decode.OutputSeconds

@@ -17,7 +17,7 @@ func TestLimiting(t *testing.T) {
 	}{
 		{"nothing was delivered", func(*Stream) {}, ""},
 		{"the loop hardly waits", func(s *Stream) {
-			hand(s)
+			deliver(s)
 			s.Wait.Add(ms(20), 1, 0)
 			s.Wait.Blocked(Output, ms(980))
 			s.Decode.Add(ms(900), 10, 0)
@@ -76,11 +76,11 @@ func TestLimiting(t *testing.T) {
 	}
 }
 
-func hand(s *Stream) { s.Hand(Progress{Samples: 10, Batches: 1}) }
+func deliver(s *Stream) { s.Delivered(Progress{Samples: 10, Batches: 1}) }
 
 // waits is a loop that waits half of its time.
 func waits(s *Stream) {
-	hand(s)
+	deliver(s)
 	s.Wait.Add(ms(500), 1, 0)
 	s.Wait.Blocked(Output, ms(500))
 }
@@ -101,7 +101,7 @@ func TestSince(t *testing.T) {
 	s.Wait.Add(ms(900), 1, 0)
 	s.Wait.Blocked(Output, ms(100))
 	s.Wait.Queue(7)
-	s.Hand(Progress{Samples: 100, Batches: 10})
+	s.Delivered(Progress{Samples: 100, Batches: 10})
 	now = second(12)
 	text, err := json.Marshal(s.Snapshot())
 	if err != nil {
@@ -116,7 +116,7 @@ func TestSince(t *testing.T) {
 	s.Wait.Blocked(Output, ms(300))
 	s.Wait.Queue(1)
 	s.Wait.Queue(2)
-	s.Hand(Progress{Samples: 400, Batches: 40})
+	s.Delivered(Progress{Samples: 400, Batches: 40})
 	now = second(14)
 	got := s.Snapshot().Since(before)
 	want := Interval{Seconds: 2, Samples: 150, Batches: 15, Bytes: 4500, WaitShare: 0.25, Queue: 1.5, Limiting: "read"}

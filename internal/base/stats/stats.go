@@ -41,6 +41,7 @@ type Snapshot struct {
 	Batch      StageSnapshot   `json:"batch"`
 	Deliver    StageSnapshot   `json:"deliver"`
 	Wait       StageSnapshot   `json:"wait"`
+	Python     StageSnapshot   `json:"python,omitzero"`
 	JPEG       Ways            `json:"jpeg"`          // decoded
 	Bad        int64           `json:"bad"`           // samples skipped or replaced
 	Ready      int             `json:"ready"`         // batches ready now
@@ -175,6 +176,8 @@ func (r row) loader(g geometry, now int64) (out Snapshot, whole bool) {
 			out.Wait = s
 		case KindPlan:
 			out.Plan = s
+		case KindPython:
+			out.Python = s
 		}
 	}
 	return out, r.steady(lSeq2, func() {

@@ -16,6 +16,7 @@ type Stream struct {
 	Batch      *Stage // closing batches
 	Deliver    *Stage // delivering and sending them
 	Wait       *Stage // the consumer waiting for a batch
+	Python     *Stage // the user's code making samples, summed over workers; nil without workers
 	Bad        atomic.Int64
 
 	page   *Page
@@ -40,35 +41,46 @@ func (p *Page) Stream(id int64, lanes int, transforms []string) *Stream {
 			s.row.words[i].Store(0)
 		}
 	}
-	n := 0
-	stage := func(kind int, name string) *Stage {
-		if n == s.stages {
-			return nil
-		}
-		st := (*Stage)(unsafe.Pointer(&s.row.words[loaderWords+n*stageWords]))
-		st[sKind].Store(int64(kind))
-		var text [nameWords * word]byte
-		copy(text[:], name)
-		for i := range nameWords {
-			st[sName+i].Store(int64(binary.LittleEndian.Uint64(text[i*word:])))
-		}
-		n++
-		return st
-	}
-	s.Read, s.Decode = stage(KindRead, "read"), stage(KindDecode, "decode")
-	s.Batch, s.Deliver, s.Wait = stage(KindBatch, "batch"), stage(KindDeliver, "deliver"), stage(KindWait, "wait")
-	s.Plan = stage(KindPlan, "plan")
+	s.Read, s.Decode = s.stage(KindRead, "read"), s.stage(KindDecode, "decode")
+	s.Batch, s.Deliver, s.Wait = s.stage(KindBatch, "batch"), s.stage(KindDeliver, "deliver"), s.stage(KindWait, "wait")
+	s.Plan = s.stage(KindPlan, "plan")
 	for _, name := range transforms {
-		s.Transforms = append(s.Transforms, stage(KindTransform, name))
+		s.Transforms = append(s.Transforms, s.stage(KindTransform, name))
 	}
 	w := s.row.words
 	w[lID].Store(id)
 	w[lOpened].Store(s.now())
 	w[lLanes].Store(int64(lanes))
-	w[lStages].Store(int64(n))
 	w[lState].Store(1)
 	w[lSeq].Add(1)
 	return s
+}
+
+// stage takes the next stage of the entry. Its seq is odd.
+func (s *Stream) stage(kind int, name string) *Stage {
+	n := int(s.row.words[lStages].Load())
+	if n == s.stages {
+		return nil
+	}
+	st := (*Stage)(unsafe.Pointer(&s.row.words[loaderWords+n*stageWords]))
+	st[sKind].Store(int64(kind))
+	var text [nameWords * word]byte
+	copy(text[:], name)
+	for i := range nameWords {
+		st[sName+i].Store(int64(binary.LittleEndian.Uint64(text[i*word:])))
+	}
+	s.row.words[lStages].Add(1)
+	return st
+}
+
+// WithPython adds the stage of Python workers. One goroutine calls it, before the first
+// batch.
+func (s *Stream) WithPython() {
+	if s.row.words != nil {
+		s.row.words[lSeq].Add(1)
+		s.Python = s.stage(KindPython, "python")
+		s.row.words[lSeq].Add(1)
+	}
 }
 
 // entry is a free entry: one never used, or the one closed first.
@@ -134,8 +146,8 @@ type Progress struct {
 	First                         int64 // for which the consumer waited this many ns; 0: it was ready
 }
 
-// Hand records that a batch was delivered. One goroutine at a time calls it.
-func (s *Stream) Hand(p Progress) {
+// Delivered records that a batch was delivered. One goroutine at a time calls it.
+func (s *Stream) Delivered(p Progress) {
 	w := s.row.words
 	if w == nil {
 		return

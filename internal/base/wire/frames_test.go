@@ -163,7 +163,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// An error keeps all that a client tells its user: its words, its place, its class.
+// An error keeps all that a client tells its user: its words, its location, its class.
 func TestErrorsTravel(t *testing.T) {
 	for code, class := range errs.Classes {
 		sent := errs.New(code, "it went wrong").At(errs.Where{Shard: "a.tar", Member: "x\xff", Sample: errs.Known(0)}).

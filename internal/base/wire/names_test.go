@@ -11,9 +11,9 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 )
 
-// The places of an error come back byte for byte, by way of text that Python's file
+// The locations of an error come back byte for byte, by way of text that Python's file
 // functions take (PEP 383), and what is for people shows every byte.
-func TestPlacesOfAnyBytes(t *testing.T) {
+func TestLocationsOfAnyBytes(t *testing.T) {
 	where := errs.Where{File: "/d\xff/é.jpg", Shard: "s\xfe.tar", Member: "m\x80", Field: "jp\xff", Offset: errs.Known(3), Sample: errs.Known(7), Moment: &errs.Moment{Epoch: 1, Step: 2}}
 	b, err := json.Marshal(wire.FromError(errs.New(errs.Damaged, "it is \"d\xff\"").At(where).Because(errors.New("c\xff")).Try("é \xff")))
 	if err != nil {

@@ -40,7 +40,8 @@ const (
 	StageIdle = iota
 	StageRead
 	StageDecode
+	StagePython
 )
 
 // StageNames are the words for them in errors.
-var StageNames = [...]string{"idle", "read", "decode"}
+var StageNames = [...]string{"idle", "read", "decode", "python"}

@@ -31,7 +31,12 @@
 //	                       <-       stats
 //	ask     {loader, ask}  ->
 //	                       <-       told
+//	worker  {loader, pid} (+ socket) ->
+//	                       <-       hired
+//	next    {pass}         ->
+//	                       <-       hire    (instead of a batch)
 //	cancel  {pass}         ->
+//	dismiss {loader}       ->
 //	close   {loader}       ->
 package wire
 
@@ -49,7 +54,7 @@ import (
 
 // Protocol is the version of everything in this package. Engine and client must
 // have the same version.
-const Protocol = 1
+const Protocol = 2
 
 // MaxFrame is the length of the longest frame that is read, in bytes.
 const MaxFrame = 64 << 20
@@ -73,6 +78,10 @@ const (
 	TypeStats    = "stats"
 	TypeAsk      = "ask"
 	TypeTold     = "told"
+	TypeWorker   = "worker"
+	TypeHired    = "hired"
+	TypeHire     = "hire"
+	TypeDismiss  = "dismiss"
 	TypeError    = "error"
 )
 
@@ -118,6 +127,7 @@ type Message struct {
 	Done  int64  `json:"done,omitempty"`
 	Total int64  `json:"total,omitempty"` // 0: unknown
 	What  string `json:"what,omitempty"`
+	Stuck *Stuck `json:"stuck,omitempty"` // while a client waits that asked for it
 
 	// pass (client) and passed, next, batch, end, cancel
 	Pass     int64 `json:"pass,omitempty"`
@@ -126,8 +136,11 @@ type Message struct {
 	Steps    int64 `json:"steps"`             // passed: batches this pass will give
 	Step     int64 `json:"step"`              // batch: its number in the pass
 	Timeout  int64 `json:"timeout,omitempty"` // next: milliseconds until a stall is an error; 0: never
+	Slow     int64 `json:"slow,omitempty"`    // next: milliseconds until a worker that is stuck is shown; 0: never
 	List     *List `json:"list,omitempty"`    // pass: the order, if the client decides it
 	Bundle   int   `json:"bundle,omitempty"`  // pass: batches that one answer may have; 0: one
+	// pass: where each worker begins, if workers iterate the dataset; absent: at the beginning
+	Points []Point `json:"points,omitempty"`
 
 	// ask (client: a question about the order, see Ask), told (engine)
 	Ask    *Ask            `json:"ask,omitempty"`
@@ -142,6 +155,9 @@ type Message struct {
 	Sum   string     `json:"sum,omitempty"`   // batch: what it adds to a receipt, 32 hexadecimal digits
 	Real  int64      `json:"real,omitempty"`  // batch: samples in sum
 
+	// batch: what the batch transform chose, if the client has to mix it
+	Mixed *Mixed `json:"mixed,omitempty"`
+
 	// batches (engine): a batch message for several steps from Step on, each with
 	// Rows rows, one step after the other in every column; Position is that of the
 	// last step, and no sample is bad
@@ -153,7 +169,60 @@ type Message struct {
 	// stats (engine)
 	Stats json.RawMessage `json:"stats,omitempty"`
 
+	// open: Python workers make the samples; worker: PID is that of one, whose socket comes
+	// with the message; hire (instead of a batch): so many are missing, and which have ended
+	Crew    *Crew   `json:"crew,omitempty"`
+	Place   int     `json:"place,omitempty"` // worker: its number, from 0
+	Missing int     `json:"missing,omitempty"`
+	Died    []Death `json:"died,omitempty"`
+	// batch: what its columns are, for the client; only for samples that its own code made
+	Structure []byte `json:"structure,omitempty"`
+
 	Error *Error `json:"error,omitempty"`
+}
+
+// Crew is how Python code makes the samples of a loader.
+type Crew struct {
+	Workers int  `json:"workers"`
+	Whole   bool `json:"whole"`           // a worker makes whole batches
+	Turns   bool `json:"turns,omitempty"` // worker k of n makes the steps k, k+n, k+2n ...
+	IDs     bool `json:"ids,omitempty"`   // there are no workers: batches have only ids, and the client looks samples up
+	// Iterates: each worker iterates a copy of the dataset of its own, and a position is a
+	// turn of theirs. A batch's Structure is what its worker said of it.
+	Iterates bool `json:"iterates,omitempty"`
+	// Begins are the datasets of a mixture whose samples the engine begins.
+	Begins []Begins `json:"begins,omitempty"`
+}
+
+// Begins is the Spec of a dataset of a mixture, for its samples alone: workers go on with
+// them.
+type Begins struct {
+	Member int             `json:"member"` // number of the dataset
+	Spec   json.RawMessage `json:"spec"`
+}
+
+// Point is where a worker's iteration of a dataset begins: after so many of its batches, of
+// the last of which Told is the Structure.
+type Point struct {
+	After int64  `json:"after"`
+	Told  []byte `json:"told,omitempty"`
+}
+
+// Death is a worker that ended, and the sample that it was making; -1: none.
+type Death struct {
+	PID    int   `json:"pid"`
+	Sample int64 `json:"sample"`
+	Stuck  bool  `json:"stuck,omitempty"` // the engine ended it
+	Early  bool  `json:"early,omitempty"` // it had not started to work
+}
+
+// Stuck is a worker that has been at one piece of work for a long time.
+type Stuck struct {
+	PID    int     `json:"pid"`
+	Worker int     `json:"worker"`
+	What   string  `json:"what"` // it does
+	S      float64 `json:"s"`    // seconds
+	Text   string  `json:"text"` // its Python stack; "": it did not answer
 }
 
 // Field describes one column of batches.
@@ -164,6 +233,9 @@ type Field struct {
 	Shape []int  `json:"shape,omitempty"` // of one sample in memory; absent if it depends on the sample; begins with -1 if the first axis differs
 	Batch string `json:"batch,omitempty"` // for an array whose samples differ: padded | ragged
 	Of    string `json:"of,omitempty"`    // in the column of a padded field's lengths (int64): that field's name
+	// ViewOf is the field of the Spec of which this one is a view. Its views follow one
+	// another.
+	ViewOf string `json:"view_of,omitempty"`
 	// Axes is the order of an image in memory: "hwc" or "chw"; View is the order
 	// for the user.
 	Axes string `json:"axes,omitempty"`
@@ -184,6 +256,16 @@ type Column struct {
 	Data  int64  `json:"at,omitempty"`    // for object and ragged columns
 }
 
+// Mixed is the choice of MixUp or CutMix for a batch: lambda as drawn, and for CutMix the
+// centre of the box, as shares of width and height.
+type Mixed struct {
+	Number int     `json:"number"` // of the transform in a RandomChoice
+	Cut    bool    `json:"cut"`
+	Lambda float64 `json:"lambda"`
+	X      float64 `json:"x"`
+	Y      float64 `json:"y"`
+}
+
 // Part is one step of a message for several.
 type Part struct {
 	Position int64  `json:"position"`
@@ -192,12 +274,15 @@ type Part struct {
 }
 
 // List is a part of an order that the client decided: ids from a place of the epoch
-// on, cut into batches if Cuts is set.
+// on, cut into batches if Cuts is set. Items are what the sampler gave if that is not
+// plain ids: one for each place, for workers to read. If it is not ids at all, the ids
+// are the places.
 type List struct {
-	IDs   []int64 `json:"ids"`
-	Cuts  []int64 `json:"cuts,omitempty"`
-	Place int64   `json:"place"`
-	Item  int64   `json:"item"`
+	IDs   []int64  `json:"ids"`
+	Cuts  []int64  `json:"cuts,omitempty"`
+	Items [][]byte `json:"items,omitempty"`
+	Place int64    `json:"place"`
+	Item  int64    `json:"item"`
 }
 
 // Contents is what there was of a dataset when it was indexed. Stamp also changes if a
@@ -250,6 +335,20 @@ type Error struct {
 	Where     errs.Where `json:"where"`
 	Cause     string     `json:"cause,omitempty"`
 	Hint      string     `json:"hint,omitempty"`
+	// Python is the exception of the user's code that caused it, pickled, in base64; Text
+	// is what Python prints of it, Kind the name of its type.
+	Python string `json:"python,omitempty"`
+	Text   string `json:"text,omitempty"`
+	Kind   string `json:"kind,omitempty"`
+}
+
+// Line is the error as one line of a list: the location, what is wrong there, and why.
+func (e *Error) Line() string {
+	line := fmt.Sprintf("%s: %s", e.Where, errs.Plain(e.What))
+	if e.Cause != "" {
+		line += ": " + errs.Plain(e.Cause)
+	}
+	return line
 }
 
 // FromError converts err to its form in messages.
@@ -259,17 +358,22 @@ func FromError(err error) *Error {
 	if e.Cause != nil {
 		out.Cause = e.Cause.Error()
 	}
+	var code *errs.CodeError
+	if errors.As(e.Cause, &code) {
+		out.Python, out.Text, out.Kind, out.Cause = code.Pickle, code.Text, code.Kind, ""
+	}
 	return out
 }
 
-// place is errs.Where with names that may have any bytes.
-type place struct {
+// where is errs.Where with names that may have any bytes.
+type where struct {
 	File   jsontext.Name `json:"file,omitempty"`
 	Shard  jsontext.Name `json:"shard,omitempty"`
 	Member jsontext.Name `json:"member,omitempty"`
 	Field  jsontext.Name `json:"field,omitempty"`
 	Offset errs.Number   `json:"offset"`
 	Sample errs.Number   `json:"sample"`
+	Worker errs.Number   `json:"worker,omitzero"`
 	*errs.Moment
 }
 
@@ -278,9 +382,12 @@ type told struct {
 	Code      errs.Code `json:"code"`
 	Exception string    `json:"exception"`
 	What      string    `json:"what"`
-	Where     place     `json:"where"`
+	Where     where     `json:"where"`
 	Cause     string    `json:"cause,omitempty"`
 	Hint      string    `json:"hint,omitempty"`
+	Python    string    `json:"python,omitempty"`
+	Text      string    `json:"text,omitempty"`
+	Kind      string    `json:"kind,omitempty"`
 }
 
 // MarshalJSON writes locations as names, and sentences with all bytes visible.
@@ -288,8 +395,8 @@ func (e Error) MarshalJSON() ([]byte, error) {
 	w := e.Where
 	return json.Marshal(told{
 		e.Code, e.Exception, visible(e.What),
-		place{jsontext.Name(w.File), jsontext.Name(w.Shard), jsontext.Name(w.Member), jsontext.Name(w.Field), w.Offset, w.Sample, w.Moment},
-		visible(e.Cause), visible(e.Hint),
+		where{jsontext.Name(w.File), jsontext.Name(w.Shard), jsontext.Name(w.Member), jsontext.Name(w.Field), w.Offset, w.Sample, w.Worker, w.Moment},
+		visible(e.Cause), visible(e.Hint), e.Python, e.Text, e.Kind,
 	})
 }
 
@@ -310,8 +417,8 @@ func (e *Error) UnmarshalJSON(b []byte) error {
 	w := t.Where
 	*e = Error{
 		t.Code, t.Exception, t.What,
-		errs.Where{File: string(w.File), Shard: string(w.Shard), Member: string(w.Member), Field: string(w.Field), Offset: w.Offset, Sample: w.Sample, Moment: w.Moment},
-		t.Cause, t.Hint,
+		errs.Where{File: string(w.File), Shard: string(w.Shard), Member: string(w.Member), Field: string(w.Field), Offset: w.Offset, Sample: w.Sample, Worker: w.Worker, Moment: w.Moment},
+		t.Cause, t.Hint, t.Python, t.Text, t.Kind,
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ package batch
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
@@ -25,8 +26,8 @@ const (
 	Valid = "__valid__" // bool: false for padding and for skipped samples
 )
 
-// The columns that a packed batch has too. Its rows are runs: those of samples, and
-// the unused end of each packed row, with id -1.
+// The columns that a batch of runs has too. Its rows are runs: those of samples, and
+// the unused end of each row of tokens, with id -1.
 const (
 	PositionIDs = "__position_ids__" // int32: the position of every token in its sample
 	SeqLens     = "__seqlens__"      // int32: tokens of each run
@@ -53,6 +54,9 @@ type Field struct {
 	// for an array, the shape of one step along its first axis.
 	Loose bool
 	Form  Form
+	// Placed says that the column is a whole batch, which whoever made it has written
+	// after the fixed columns; there are no rows.
+	Placed bool
 	// For Padded: how, and the number of the column that has the samples' lengths
 	// (int64). If Pad.To is set, rows have one shape and are not Loose.
 	Pad     Pad
@@ -60,9 +64,9 @@ type Field struct {
 	// From and To are the part of a sample's first axis that the column has; 0, 0:
 	// all of it.
 	From, To int
-	// Packed is the size in bytes of a column that the samples of a batch share:
+	// RunBytes is the size of a column of runs, which the samples of a batch share:
 	// its rows have Shape, and there are as many as fit. 0: one row per sample.
-	Packed int64
+	RunBytes int64
 	// Of is 1 + the number of an earlier column that has another part of the same
 	// stored values; 0: there is none.
 	Of int
@@ -71,7 +75,7 @@ type Field struct {
 // size is the size of one row in bytes.
 func (f Field) size() int64 {
 	switch {
-	case f.Loose && f.Form == Padded:
+	case f.Loose && f.Form == Padded, f.Placed:
 		return 0
 	case f.Loose:
 		return 8 // an offset
@@ -103,6 +107,8 @@ type Layout struct {
 	fixed  int64
 }
 
+// A slot is laid out alike on every machine. Where the kernel's pages are larger than
+// pageBytes, columns share them, which nothing minds: a slot is mapped as a whole.
 const (
 	pageBytes = 4096
 	lineBytes = 64
@@ -119,8 +125,8 @@ func NewLayout(fields []Field, rows int) *Layout {
 	for _, f := range l.Fields {
 		n := f.size() * int64(rows)
 		switch {
-		case f.Packed > 0:
-			n = f.Packed
+		case f.RunBytes > 0:
+			n = f.RunBytes
 		case f.Loose && n > 0:
 			n += 8
 		}
@@ -149,10 +155,10 @@ func (l *Layout) Row(slot []byte, field, row int) []byte {
 	return slot[at : at+n : at+n]
 }
 
-// Column is the memory of a packed column.
+// Column is the memory of a column of runs.
 func (l *Layout) Column(slot []byte, field int) []byte {
 	at := l.off[field]
-	return slot[at : at+l.Fields[field].Packed : at+l.Fields[field].Packed]
+	return slot[at : at+l.Fields[field].RunBytes : at+l.Fields[field].RunBytes]
 }
 
 // Stamp writes a row's id and whether it is valid.
@@ -168,12 +174,16 @@ func (l *Layout) Stamp(slot []byte, row int, id int64, valid bool) {
 
 // CopyRow copies a row's fixed columns, except for id and validity.
 func (l *Layout) CopyRow(slot []byte, to, from int) {
-	for i := range l.Fields[:len(l.Fields)-2] {
-		if f := &l.Fields[i]; !f.Loose && f.Packed == 0 {
+	for i := range l.Fields[:len(l.Fields)-Marks] {
+		if f := &l.Fields[i]; !f.Loose && !f.Placed && f.RunBytes == 0 {
 			copy(l.Row(slot, i, to), l.Row(slot, i, from))
 		}
 	}
 }
+
+// Marks is the number of fields at the end of a layout that the loader fills: the ids, and
+// whether rows are valid.
+const Marks = 2
 
 // Slot is the memory of one batch. It is free, being filled, ready or leased, and
 // has one owner at any time; only the owner may write to it.
@@ -183,6 +193,27 @@ type Slot struct {
 	// Fresh is set until the consumer has been told of this memory.
 	Fresh bool
 	FD    int // descriptor of the memory; -1: none
+
+	poisoned bool
+}
+
+// poison is what poisoned memory is full of.
+const poison = 0xA5
+
+// Poison overwrites the slot, in tests: arrays over it that should be gone show it, and
+// Sound whoever writes to it before it is used again.
+func (s *Slot) Poison() {
+	for i := range s.Mem {
+		s.Mem[i] = poison
+	}
+	s.poisoned = true
+}
+
+// Sound reports whether nothing was written to the slot since Poison, and ends that.
+func (s *Slot) Sound() bool {
+	was := s.poisoned
+	s.poisoned = false
+	return !was || !slices.ContainsFunc(s.Mem, func(b byte) bool { return b != poison })
 }
 
 // Arena allocates slots. Safe for concurrent use. Its errors have code memory.

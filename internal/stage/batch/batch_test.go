@@ -56,7 +56,7 @@ func TestPackKeepsUnequalRows(t *testing.T) {
 		}
 		slot := make([]byte, l.Bytes()+l.Need(0, &c))
 		if end := l.Pack(slot, 0, &c, l.Bytes()); end != int64(len(slot)) {
-			t.Fatalf("packed to %d, want %d", end, len(slot))
+			t.Fatalf("laid out to %d, want %d", end, len(slot))
 		}
 		at := func(i int) int64 { return int64(binary.LittleEndian.Uint64(slot[l.Off(0)+8*int64(i):])) }
 		for i, r := range rows {

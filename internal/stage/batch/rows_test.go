@@ -33,7 +33,7 @@ func TestLayoutOfUsualBatches(t *testing.T) {
 			{Name: "tokens", DType: mem.Int32, Loose: true, Form: batch.Padded, Pad: batch.Pad{Value: make([]byte, 4)}, Lengths: 3},
 			{Name: "tokens_lengths", DType: mem.Int64},
 		}},
-		{"packed rows", 4, []batch.Field{{Name: "tokens", DType: mem.Int32, Shape: mem.Shape{512}, Packed: 4 * 512 * 4}}},
+		{"rows of runs", 4, []batch.Field{{Name: "tokens", DType: mem.Int32, Shape: mem.Shape{512}, RunBytes: 4 * 512 * 4}}},
 	} {
 		l := batch.NewLayout(c.fields, c.rows)
 		fmt.Fprintf(&out, "%s: %d rows, %d bytes\n", c.name, c.rows, l.Bytes())
@@ -92,7 +92,7 @@ func TestStampAndCopyRow(t *testing.T) {
 
 // A row of a column of fixed size cannot be appended into its neighbour.
 func TestRowsHaveNoSpareRoom(t *testing.T) {
-	l := batch.NewLayout([]batch.Field{{Name: "x", DType: mem.Int32, Shape: mem.Shape{3}}, {Name: "p", DType: mem.Int32, Shape: mem.Shape{2}, Packed: 24}}, 2)
+	l := batch.NewLayout([]batch.Field{{Name: "x", DType: mem.Int32, Shape: mem.Shape{3}}, {Name: "p", DType: mem.Int32, Shape: mem.Shape{2}, RunBytes: 24}}, 2)
 	slot := make([]byte, l.Bytes())
 	for _, row := range [][]byte{l.Row(slot, 0, 0), l.Column(slot, 1)} {
 		if cap(row) != len(row) {
@@ -100,7 +100,7 @@ func TestRowsHaveNoSpareRoom(t *testing.T) {
 		}
 	}
 	if n := len(l.Column(slot, 1)); n != 24 {
-		t.Errorf("a packed column of %d bytes", n)
+		t.Errorf("a column of runs of %d bytes", n)
 	}
 }
 

@@ -80,7 +80,7 @@ func BenchmarkGIF(b *testing.B) {
 	})
 }
 
-// A PPM is copied: the bound of what handing pixels over costs.
+// A PPM is copied: the bound of what passing pixels on costs.
 func BenchmarkPPM(b *testing.B) {
 	m := photograph(b)
 	file := []byte("P6 600 400 255\n")

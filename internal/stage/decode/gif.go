@@ -130,7 +130,7 @@ func (d *Decoder) gif(b []byte, gray bool) (canvas, error) {
 	d.idx = sized(d.idx, n)
 	switch got, err := d.lzw.Decode(d.idx, d.joined, p.codeBits, false); {
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
-		return canvas{}, packedError(KindGIF, err)
+		return canvas{}, compressedError(KindGIF, err)
 	case got < n:
 		return canvas{}, malformed(KindGIF, "the compressed pixels end in row %d of %d", got/p.fw, p.fh)
 	}

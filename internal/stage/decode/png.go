@@ -115,15 +115,15 @@ func (d *Decoder) png(b []byte, gray bool) (canvas, error) {
 	if err != nil {
 		return canvas{}, err
 	}
-	packed, err := d.pngChunks(p, rest)
+	compressed, err := d.pngChunks(p, rest)
 	if err != nil {
 		return canvas{}, err
 	}
-	if err := p.holds(len(packed)); err != nil {
+	if err := p.holds(len(compressed)); err != nil {
 		return canvas{}, err
 	}
-	if err := d.inflate.OpenZlib(packed); err != nil {
-		return canvas{}, packedError(KindPNG, err)
+	if err := d.inflate.OpenZlib(compressed); err != nil {
+		return canvas{}, compressedError(KindPNG, err)
 	}
 	defer d.inflate.Close()
 	if p.inPlace(gray) {
@@ -134,7 +134,7 @@ func (d *Decoder) png(b []byte, gray bool) (canvas, error) {
 
 // pngChunks checks every chunk up to the end mark, reads the palette, and returns
 // the compressed pixels.
-func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
+func (d *Decoder) pngChunks(p pngInfo, rest []byte) (compressed []byte, err error) {
 	var pieces int
 	hasPalette, ended := false, false
 	for {
@@ -149,13 +149,13 @@ func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
 			}
 			switch pieces++; pieces {
 			case 1:
-				packed = data
+				compressed = data
 			case 2:
-				d.joined = append(append(d.joined[:0], packed...), data...)
-				packed = d.joined
+				d.joined = append(append(d.joined[:0], compressed...), data...)
+				compressed = d.joined
 			default:
 				d.joined = append(d.joined, data...)
-				packed = d.joined
+				compressed = d.joined
 			}
 			continue
 		}
@@ -176,7 +176,7 @@ func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
 			if p.colour == pngPalette && !hasPalette {
 				return nil, malformed(KindPNG, "the palette is missing")
 			}
-			return packed, nil
+			return compressed, nil
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (d *Decoder) pngInPlace(p pngInfo, gray bool) (canvas, error) {
 		// One more than expected, so that the end of the stream is seen.
 		now, end, err := d.inflate.Run(raw, at, min(at+pngBatch, total+1))
 		if err != nil {
-			return canvas{}, packedError(KindPNG, err)
+			return canvas{}, compressedError(KindPNG, err)
 		}
 		d.inflate.Sum(raw[at:now])
 		if at = now; end {
@@ -67,13 +67,13 @@ func (d *Decoder) pngInPlace(p pngInfo, gray bool) (canvas, error) {
 // an error and not unpacked: libpng and Pillow ignore them too.
 func (d *Decoder) pngEnd(at, total int) error {
 	if at < total {
-		return packedError(KindPNG, kernel.InflateCut)
+		return compressedError(KindPNG, kernel.InflateCut)
 	}
 	if at > total {
 		return nil
 	}
 	if err := d.inflate.Check(); err != nil {
-		return packedError(KindPNG, err)
+		return compressedError(KindPNG, err)
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (d *Decoder) pngUnpack(n, total int) error {
 	}
 	now, end, err := d.inflate.Run(r.raw, r.w, r.w+min(max(n, pngBatch), total+1-r.got))
 	if err != nil {
-		return packedError(KindPNG, err)
+		return compressedError(KindPNG, err)
 	}
 	d.inflate.Sum(r.raw[r.w:now])
 	r.got, r.w, r.ended = r.got+now-r.w, now, end

@@ -169,7 +169,7 @@ func (d *Decoder) tiffPlane(b []byte, p *tiffInfo, i, rows int, dst []byte) erro
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return packedError(KindTIFF, err)
+		return compressedError(KindTIFF, err)
 	}
 	if p.predictor == 2 && p.compression != tiffRuns && !fax {
 		p.unpredict(dst)

@@ -2,7 +2,6 @@ package decode
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
@@ -81,7 +81,8 @@ func surrogate(b []byte) rune {
 	return 0xd000 | rune(b[1]&0x3f)<<6 | rune(b[2]&0x3f)
 }
 
-// JSON validates that b is one JSON value in UTF-8.
+// JSON validates that b is one JSON value in UTF-8, as Python's json module reads it:
+// NaN, Infinity and -Infinity are numbers.
 func JSON(b []byte) error {
 	if len(bytes.TrimSpace(b)) == 0 {
 		return kernel.FormatError("expected a JSON value, but the text is empty")
@@ -89,18 +90,12 @@ func JSON(b []byte) error {
 	if _, err := Text(b); err != nil {
 		return err
 	}
-	if json.Valid(b) {
-		return parseable(b)
+	var invalid *jsontext.Error
+	if errors.As(jsontext.Valid(b), &invalid) {
+		from := max(0, min(invalid.Offset-shownBytes/2, len(b)))
+		return kernel.FormatError(fmt.Sprintf("not JSON: %s at byte %d, near %s", invalid.What, invalid.Offset, shown(b[from:])))
 	}
-	// Valid only says yes or no; the decoder is run again to find the location.
-	var value json.RawMessage
-	err := json.Unmarshal(b, &value)
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		from := max(0, min(int(syntax.Offset)-shownBytes/2, len(b)))
-		return kernel.FormatError(fmt.Sprintf("not JSON: %v at byte %d, near %s", err, syntax.Offset, shown(b[from:])))
-	}
-	return kernel.FormatError(fmt.Sprintf("not JSON: %s", shown(b)))
+	return parseable(b)
 }
 
 // What Python's json module can always read: it recurses once per level, and

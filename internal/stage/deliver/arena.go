@@ -31,9 +31,6 @@ type Arena struct {
 	PageFD  int // of the control page
 	EventFD int // the client writes to it after releasing slots
 
-	// Poison fills the memory of slots that come back, for tests.
-	Poison bool
-
 	page []byte
 
 	mu   sync.Mutex

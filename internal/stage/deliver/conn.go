@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -20,6 +21,8 @@ type Conn struct {
 	sock *net.UnixConn
 	in   *bufio.Reader
 	buf  []byte
+	oob  []byte
+	fds  []int // that came, and were not taken
 
 	mu  sync.Mutex
 	out []byte
@@ -40,7 +43,47 @@ func NewConn(fd int) (*Conn, error) {
 	if !ok {
 		return nil, errors.New("deliver: the inherited descriptor is not a Unix socket")
 	}
-	return &Conn{sock: sock, in: bufio.NewReader(sock)}, nil
+	conn := &Conn{sock: sock, oob: make([]byte, unix.CmsgSpace(4*most))}
+	conn.in = bufio.NewReader(descriptors{conn})
+	return conn, nil
+}
+
+// descriptors reads a socket and keeps the descriptors that come with the bytes. Package
+// net makes them close on exec.
+type descriptors struct{ c *Conn }
+
+// most is how many descriptors come with one read at most.
+const most = 16
+
+func (d descriptors) Read(b []byte) (int, error) {
+	n, oobn, _, _, err := d.c.sock.ReadMsgUnix(b, d.c.oob)
+	n = max(n, 0) // -1 with an error, which bufio takes for a bug
+	if oobn > 0 {
+		all, parseErr := unix.ParseSocketControlMessage(d.c.oob[:oobn])
+		if parseErr != nil {
+			return n, fmt.Errorf("deliver: control message: %w", parseErr)
+		}
+		for i := range all {
+			if fds, err := unix.ParseUnixRights(&all[i]); err == nil {
+				d.c.fds = append(d.c.fds, fds...)
+			}
+		}
+	}
+	if n == 0 && err == nil && len(b) > 0 {
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// Take is the oldest descriptor that came and was not taken, now the caller's; false:
+// none. Like Read it has one caller.
+func (c *Conn) Take() (int, bool) {
+	if len(c.fds) == 0 {
+		return -1, false
+	}
+	fd := c.fds[0]
+	c.fds = c.fds[1:]
+	return fd, true
 }
 
 // Read is the client's next message.

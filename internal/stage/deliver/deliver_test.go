@@ -353,6 +353,37 @@ func TestDescriptorsTravel(t *testing.T) {
 	}
 }
 
+// What a client hands over is queued, and no process that the engine starts inherits it.
+func TestDescriptorsOfAClient(t *testing.T) {
+	conn, theirs := pair(t)
+	for range 3 {
+		b, err := wire.Append(nil, &wire.Message{Type: wire.TypeWorker})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Sendmsg(int(theirs.Fd()), b, unix.UnixRights(int(read.Fd())), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := conn.Read(); err != nil || m.Type != wire.TypeWorker {
+			t.Fatalf("%+v, %v", m, err)
+		}
+		_ = read.Close()
+		fd, ok := conn.Take()
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); !ok || err != nil || flags&unix.FD_CLOEXEC == 0 {
+			t.Errorf("%t, flags %#x, %v", ok, flags, err)
+		}
+		_ = unix.Close(fd)
+		_ = write.Close()
+	}
+	if fd, ok := conn.Take(); ok {
+		t.Errorf("one too many: %d", fd)
+	}
+}
+
 // Many writers at once: every call's messages arrive whole and next to each other,
 // also those that are larger than the socket takes in one piece.
 func TestWritersDoNotMix(t *testing.T) {

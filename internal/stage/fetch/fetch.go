@@ -3,32 +3,32 @@
 // a chunk between the samples that are in it, and keeps within a byte budget.
 // It does not know what the bytes mean.
 //
-// Requests come in the order of the plan, some batches ahead. The planner of a
+// Requests come in the order of the plan, some batches ahead. The prefetcher of a
 // pass calls Submit and waits there while the budget is used up; readers take
 // chunks in that order and call back when a request's last chunk is there.
-// Readers belong to the fetcher, not to lanes: one that hangs holds up its own
-// samples only.
+// Readers belong to the fetcher, not to lanes: one that hangs delays only its own
+// samples.
 //
 // # The budget
 //
 // A chunk takes its bytes from the budget when it is queued, and gives them back
-// when the last request that uses it is released. A request is released once all of
-// its chunks were there, which needs a lane and nothing else: no room in the budget,
-// no consumer, no other request. So a planner may wait for the bytes of every request
-// that is queued as a whole, but not for those of a request that lacks a chunk: they
-// come back only if it goes on. Such bytes are held by the one who waits, even if
-// other requests, queued as a whole, use the same chunk (the page that the labels of a
-// batch are in). The rule:
+// when the last request that uses it is released. A request can be released once all
+// of its chunks have been read; that takes a lane, but no room in the budget, no
+// consumer and no other request. So a prefetcher may wait for the bytes of any request
+// whose chunks are all queued, but not for those of a request that lacks a chunk: they
+// come back only if its prefetcher continues. Such bytes count as held by the waiting
+// prefetcher, even if completely queued requests use the same chunk (such as the page
+// with the labels of a batch). The rule:
 //
-//   - what a request lacks is taken from the budget in one step, request by request,
-//     in the order of the plan;
-//   - a planner that waits says what it holds for requests that are not queued as a
-//     whole, and mem.Budget lets nobody wait for that;
+//   - the bytes that a request lacks are taken from the budget in one step, request by
+//     request, in the order of the plan;
+//   - a prefetcher that waits declares what it holds for requests that are not completely
+//     queued, and mem.Budget lets no prefetcher wait for those bytes;
 //   - lanes and readers never wait for the budget: what they queue is forced.
 //
-// What is read and not released is therefore within the budget, or what one request
-// needs beside the chunks that its planner holds. A budget of one byte reads one
-// request at a time.
+// So the bytes that are read and not released stay within the budget, or are what one
+// request needs in addition to the chunks that its prefetcher holds. A budget of one byte
+// reads one request at a time.
 package fetch
 
 import (
@@ -48,18 +48,18 @@ import (
 )
 
 const (
-	// gapBytes is the hole between two extents that is cheaper to read than to
-	// seek over, where nobody else wants what is there: between fields of a
-	// sample, and between one sample and the next.
+	// gapBytes is the largest hole between two extents that is read rather than skipped:
+	// between the fields of a sample, and between one sample and the next. No other
+	// sample needs the bytes in it.
 	gapBytes = 64 << 10
-	// pageBytes is the hole that is read in any case, since its pages are. A longer
-	// one holds other samples: in a shuffled window it would be read again with
-	// every batch.
+	// pageBytes is the largest hole that is always read, because its pages are read
+	// anyway, however large the kernel's are. A longer hole holds other samples: in a shuffled window it would be read
+	// again with every batch.
 	pageBytes = 4 << 10
-	// chunkBytes is the longest merged read: large enough for any disk, small
-	// enough to be shared out early.
+	// chunkBytes is the longest merged read: large enough for any disk, small enough to
+	// reach its samples early.
 	chunkBytes = 4 << 20
-	// cpuEvery is how many reads come to one whose CPU is measured.
+	// cpuEvery is the number of reads of which the CPU time of one is measured.
 	cpuEvery = 16
 )
 
@@ -68,17 +68,17 @@ const (
 type Request struct {
 	Sample  int64
 	Extents []format.Extent
-	Raw     [][]byte // one an extent, valid until Release
+	Raw     [][]byte // one per extent, valid until Release
 	Err     error    // set if any extent could not be read
 
 	Owner any // the caller's
 
-	chunks  []*chunk // one an extent; the same chunk may occur several times
+	chunks  []*chunk // one per extent; the same chunk may occur several times
 	pending atomic.Int32
 	mu      sync.Mutex // guards Err while chunks arrive
 }
 
-// Bytes is how many the request wants.
+// Bytes is how many bytes the request needs.
 func (r *Request) Bytes() (n int64) {
 	for _, e := range r.Extents {
 		n += e.Len
@@ -86,7 +86,7 @@ func (r *Request) Bytes() (n int64) {
 	return n
 }
 
-// Release gives the bytes back.
+// Release returns the bytes to the budget and the pool.
 func (r *Request) Release() {
 	for i, c := range r.chunks {
 		c.release()
@@ -96,7 +96,8 @@ func (r *Request) Release() {
 	r.chunks, r.Raw, r.Err = r.chunks[:0], r.Raw[:0], nil
 }
 
-// chunk is one read: a run of one file that holds whole extents.
+// chunk is one read: a range of one file that contains whole extents. Its budget is
+// returned with the last reference.
 type chunk struct {
 	f      *Fetcher
 	ctx    context.Context // of Submit
@@ -104,7 +105,7 @@ type chunk struct {
 	off    int64
 	length int64
 	last   int64 // sample of the last extent
-	held   int64 // bytes of the budget
+	held   int64 // bytes taken from the budget
 	first  int   // the first request that needs it
 	end    int   // the last one
 	direct Direct
@@ -132,10 +133,10 @@ func (c *chunk) release() {
 	f.spare.Put(c)
 }
 
-// ErrStopped answers requests that were given up before their reading was done.
+// ErrStopped is the error of requests that were abandoned before their reads were done.
 var ErrStopped = errors.New("fetch: given up")
 
-// Index is what fetch needs to know of a dataset's files.
+// Index is what fetch needs to know about a dataset's files.
 type Index interface {
 	AppendPath(file int, dst []byte) []byte
 	Stamp(file int) (size int64, version string)
@@ -147,9 +148,10 @@ type Options struct {
 	Budget  *mem.Budget // bytes read and not released
 	Pool    *mem.Pool
 	Board   *stats.Board
-	Page    *stats.Page  // for the books of readers; may be nil
+	Page    *stats.Page  // for the states of readers; may be nil
 	Stage   *stats.Stage // nil: nothing is measured
 	Loader  uint32       // for the board
+	First   int64        // what the board calls sample 0
 }
 
 // Fetcher reads the stored files of one dataset.
@@ -161,9 +163,9 @@ type Fetcher struct {
 	opt    Options
 	spare  sync.Pool // *chunk
 
-	hot source.Hot    // nil: the source does not know
+	hot source.Hot    // nil: the source cannot tell what is in the page cache
 	run source.Runner // nil: it has no runs
-	row atomic.Int64  // reads, since one waited
+	row atomic.Int64  // reads since the last one that waited
 
 	mu     sync.Mutex
 	wake   sync.Cond
@@ -172,8 +174,8 @@ type Fetcher struct {
 	closed bool
 }
 
-// New starts the readers. ready is called by a reader, once a request, when all
-// of it is there or has failed; it must not block.
+// New starts the readers. A reader calls ready, once per request, when all of the
+// request has been read or has failed; ready must not block.
 func New(src source.Source, files Index, ready func(*Request), opt Options) *Fetcher {
 	f := &Fetcher{src: src, files: files, ready: ready, budget: opt.Budget, opt: opt}
 	f.hot, _ = src.(source.Hot)
@@ -186,16 +188,17 @@ func New(src source.Source, files Index, ready func(*Request), opt Options) *Fet
 	return f
 }
 
-// Direct is samples so small that a reader does all that is to be done with them:
-// to hand them on would cost more than they do.
+// Direct is samples so small that the reader also decodes and writes them: passing them
+// on to a lane would cost more.
 type Direct interface {
 	// Run is called once, by a reader, or by Close before anything was read.
-	Run(h *Hand)
+	Run(rc *ReadContext)
 }
 
-// Hand is what a reader lends to a Direct while it runs, and what a lane reads with
-// (Now). The zero value is ready for a lane; one goroutine uses it at a time.
-type Hand struct {
+// ReadContext is the memory and the open run with which a goroutine reads: a reader
+// lends its own to a Direct while that runs, a lane uses one for Now. The zero value is
+// ready for a lane; one goroutine uses it at a time.
+type ReadContext struct {
 	work *stats.Work
 	f    *Fetcher // nil: closed
 	buf  []byte
@@ -207,89 +210,90 @@ type Hand struct {
 	runs     []run
 }
 
-// run is reads of one file that were not checked yet.
+// run is reads of one file that have not been compared with the index yet.
 type run struct {
 	file int
 	source.Run
 }
 
-// At notes which sample is at which stage (of package wire; 0: none).
-func (h *Hand) At(stage uint32, sample int64) {
+// At records which sample is at which stage (a number of package wire; 0: none).
+func (rc *ReadContext) At(stage uint32, sample int64) {
 	switch {
-	case h.work == nil:
+	case rc.work == nil:
 	case stage == 0:
-		h.work.End()
+		rc.work.End()
 	default:
-		h.work.Begin(stage, h.f.opt.Loader, sample)
+		rc.work.Begin(stage, rc.f.opt.Loader, rc.f.opt.First+sample)
 	}
 }
 
 // Next is At for samples that cannot hang (stats.Work.Next).
-func (h *Hand) Next(stage uint32, sample int64) {
-	if h.work != nil {
-		h.work.Next(stage, h.f.opt.Loader, sample)
+func (rc *ReadContext) Next(stage uint32, sample int64) {
+	if rc.work != nil {
+		rc.work.Next(stage, rc.f.opt.Loader, rc.f.opt.First+sample)
 	}
 }
 
-// Read reads the extents of one sample: all of them, or an error. What it gives is
-// valid until Reset, or until Run returns.
-func (h *Hand) Read(ctx context.Context, extents []format.Extent) ([][]byte, error) {
-	if h.f == nil {
+// Read reads the extents of one sample: all of them, or an error. The bytes are valid
+// until Reset, or until Run returns.
+func (rc *ReadContext) Read(ctx context.Context, extents []format.Extent) ([][]byte, error) {
+	if rc.f == nil {
 		return nil, ErrStopped
 	}
-	begin := len(h.raw)
+	begin := len(rc.raw)
 	for _, e := range extents {
-		p := h.room(e.Len)
-		if !h.together || !h.inRun(e, p) {
-			if err := h.f.src.ReadAt(ctx, h.object(e.File), p, e.Off); err != nil {
+		p := rc.room(e.Len)
+		if !rc.together || !rc.inRun(e, p) {
+			if err := rc.f.src.ReadAt(ctx, rc.object(e.File), p, e.Off); err != nil {
 				return nil, err
 			}
 		}
-		h.raw = append(h.raw, p)
+		rc.raw = append(rc.raw, p)
 	}
-	return h.raw[begin:], nil
+	return rc.raw[begin:], nil
 }
 
-// Together begins reads that are checked together, which is cheaper: what they read
-// does not count before Checked says so.
-func (h *Hand) Together() { h.together = h.f != nil && h.f.run != nil }
+// Together begins reads that are checked together, which is cheaper: their bytes must
+// not be used before Checked returns true.
+func (rc *ReadContext) Together() { rc.together = rc.f != nil && rc.f.run != nil }
 
-// Checked ends them, and says whether the files were those of the index all the time.
-// If not, some read something else without an error, and all are to be done again.
-func (h *Hand) Checked() bool {
+// Checked ends them, and reports whether the files were those of the index all the time.
+// If not, some reads may have returned other bytes without an error, and all must be
+// repeated.
+func (rc *ReadContext) Checked() bool {
 	ok := true
-	for i := range h.runs {
-		ok = h.runs[i].End() && ok
+	for i := range rc.runs {
+		ok = rc.runs[i].End() && ok
 	}
-	h.together, h.runs = false, h.runs[:0]
+	rc.together, rc.runs = false, rc.runs[:0]
 	return ok
 }
 
-// manyRuns is how many files are looked through for the one that is read.
+// manyRuns is how many open runs are searched for the file that is read.
 const manyRuns = 32
 
-// inRun reads into p within a run of the file, or says false.
-func (h *Hand) inRun(e format.Extent, p []byte) bool {
-	for i := len(h.runs) - 1; i >= 0; i-- {
-		if h.runs[i].file == e.File {
-			return h.runs[i].Read(p, e.Off)
+// inRun reads into p within a run of the file, and reports whether it did.
+func (rc *ReadContext) inRun(e format.Extent, p []byte) bool {
+	for i := len(rc.runs) - 1; i >= 0; i-- {
+		if rc.runs[i].file == e.File {
+			return rc.runs[i].Read(p, e.Off)
 		}
 	}
-	if len(h.runs) == manyRuns {
+	if len(rc.runs) == manyRuns {
 		return false
 	}
-	r, ok := h.f.run.Run(h.object(e.File))
+	r, ok := rc.f.run.Run(rc.object(e.File))
 	if !ok {
 		return false
 	}
-	h.runs = append(h.runs, run{e.File, r})
-	return h.runs[len(h.runs)-1].Read(p, e.Off)
+	rc.runs = append(rc.runs, run{e.File, r})
+	return rc.runs[len(rc.runs)-1].Read(p, e.Off)
 }
 
-// Reset lets h use the memory again of what it has read.
-func (h *Hand) Reset() { h.buf, h.raw = h.buf[:0], h.raw[:0] }
+// Reset lets rc reuse the memory of what it has read.
+func (rc *ReadContext) Reset() { rc.buf, rc.raw = rc.buf[:0], rc.raw[:0] }
 
-// Do queues work after what was submitted before it.
+// Do queues work after everything that was submitted before it.
 func (f *Fetcher) Do(d Direct) {
 	f.mu.Lock()
 	closed := f.closed
@@ -300,14 +304,14 @@ func (f *Fetcher) Do(d Direct) {
 	}
 	f.mu.Unlock()
 	if closed {
-		d.Run(&Hand{})
+		d.Run(&ReadContext{})
 		return
 	}
 	f.wake.Signal()
 }
 
-// Close ends the readers and answers what they had not begun with ErrStopped.
-// It does not wait for a reader that hangs.
+// Close ends the readers, and answers the requests that they had not begun with
+// ErrStopped. It does not wait for a reader that hangs.
 func (f *Fetcher) Close() {
 	f.mu.Lock()
 	f.closed = true
@@ -317,19 +321,19 @@ func (f *Fetcher) Close() {
 	f.wake.Broadcast()
 	for _, c := range left {
 		if c.direct != nil {
-			c.direct.Run(&Hand{})
+			c.direct.Run(&ReadContext{})
 			continue
 		}
 		f.arrived(c, ErrStopped)
 	}
 }
 
-// Submit queues requests in the order of the plan, and waits while the budget
-// is used up unless force is set. Every request is answered by ready exactly
-// once: with ErrStopped if ctx ended, stop came true, or the fetcher was closed before
-// its reading was done. A read that is under way when ctx ends is given up by sources
-// that can; its reader goes on with what others want. Whoever makes stop true wakes
-// the budget. Submit says how long it waited, where that is measured.
+// Submit queues requests in the order of the plan, and waits while the budget is used
+// up, unless force is set. Every request is answered by ready exactly once: with
+// ErrStopped if ctx ended, stop became true, or the fetcher was closed before its reads
+// were done. When ctx ends, sources that can abandon a read that has begun do so; its
+// reader continues with other requests. The caller that makes stop true must wake the
+// budget. Submit returns how long it waited, if that is measured.
 func (f *Fetcher) Submit(ctx context.Context, reqs []*Request, force bool, stop func() bool) (waited time.Duration) {
 	whole := true
 	for _, r := range reqs {
@@ -358,9 +362,8 @@ type piece struct {
 	index int // of the request's extents
 }
 
-// submitMerged merges the extents of requests in shared files: sorted
-// by place, joined over small gaps, read in the order in which the plan needs
-// their first byte.
+// submitMerged merges the extents of requests in shared files: sorted by offset, joined
+// over small gaps, and read in the order in which the plan needs their first byte.
 func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool, stop func() bool) (waited time.Duration) {
 	var pieces []piece
 	for n, r := range reqs {
@@ -389,11 +392,11 @@ func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool,
 	}
 	slices.SortStableFunc(chunks, func(a, b *chunk) int { return cmp.Compare(a.first, b.first) })
 	for _, r := range reqs {
-		if len(r.Extents) == 0 { // all of it is in the index
+		if len(r.Extents) == 0 { // the index has everything
 			f.ready(r)
 		}
 	}
-	held, free := int64(0), make([]int64, len(reqs)) // free[n]: of held, what request n is the last to lack
+	held, free := int64(0), make([]int64, len(reqs)) // free[n]: bytes of held whose last waiting request is n
 	for n, next := 0, 0; n < len(reqs); n++ {
 		begin := next
 		for ; next < len(chunks) && chunks[next].first == n; next++ {
@@ -411,8 +414,8 @@ func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool,
 	return waited
 }
 
-// reaches says that an extent of a sample, not before the chunk's own ones, is
-// near enough to be read with them.
+// reaches reports whether an extent of a sample, at or after the chunk's own, is near
+// enough to be read with them.
 func (c *chunk) reaches(e format.Extent, sample int64) bool {
 	gap := e.Off - c.off - c.length
 	return gap <= pageBytes || gap <= gapBytes && -1 <= sample-c.last && sample-c.last <= 1
@@ -431,8 +434,8 @@ func (f *Fetcher) share(c *chunk, r *Request, i int) {
 }
 
 // push queues the chunks that one request lacks, or answers their requests with
-// ErrStopped. held is what the caller holds for requests that lack a chunk. What it
-// waited for the budget is not measured where reading is not.
+// ErrStopped. held is the number of bytes that the caller holds for requests that lack a
+// chunk. The wait for the budget is measured only if reads are.
 func (f *Fetcher) push(chunks []*chunk, held int64, force bool, stop func() bool) (waited time.Duration) {
 	n := int64(0)
 	for _, c := range chunks {
@@ -472,7 +475,7 @@ func (f *Fetcher) next(book *stats.Worker) *chunk {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.head == len(f.queue) && book != nil {
-		book.Turn(stats.Output, stats.Monotonic()) // nobody wants more
+		book.Turn(stats.Output, stats.Monotonic()) // no request needs the rest
 		defer func() {
 			_, took := book.Turn(stats.Busy, stats.Monotonic())
 			f.opt.Stage.Blocked(stats.Output, time.Duration(took))
@@ -491,7 +494,7 @@ func (f *Fetcher) next(book *stats.Worker) *chunk {
 	return c
 }
 
-// read is one reader.
+// read is the loop of one reader.
 func (f *Fetcher) read() {
 	work := f.opt.Board.Take()
 	defer f.opt.Board.Give(work)
@@ -501,7 +504,7 @@ func (f *Fetcher) read() {
 		defer book.Free()
 		book.Turn(stats.Busy, stats.Monotonic())
 	}
-	hand := Hand{work: work, f: f, name: -1}
+	rc := ReadContext{work: work, f: f, name: -1}
 	for n := 0; ; n++ {
 		c := f.next(book)
 		if c == nil {
@@ -510,11 +513,11 @@ func (f *Fetcher) read() {
 		if d := c.direct; d != nil {
 			c.direct = nil
 			f.spare.Put(c)
-			hand.Reset()
-			d.Run(&hand)
+			rc.Reset()
+			d.Run(&rc)
 			continue
 		}
-		work.Begin(wire.StageRead, f.opt.Loader, c.uses[0].req.Sample)
+		work.Begin(wire.StageRead, f.opt.Loader, f.opt.First+c.uses[0].req.Sample)
 		var thread stats.Thread
 		onThread := book != nil && n%cpuEvery == 0
 		if onThread {
@@ -524,10 +527,10 @@ func (f *Fetcher) read() {
 		err := error(ErrStopped)
 		if c.ctx.Err() == nil {
 			c.buf = f.opt.Pool.Get(int(c.length))
-			err = f.readAt(c.ctx, hand.object(c.file), c.buf.Bytes, c.off)
+			err = f.readAt(c.ctx, rc.object(c.file), c.buf.Bytes, c.off)
 		}
 		if c.ctx.Err() != nil {
-			err = ErrStopped // nobody wants to know what else went wrong
+			err = ErrStopped // only the first error is reported
 		}
 		lap.End(int64(len(c.uses)), c.length)
 		if onThread {
@@ -539,9 +542,9 @@ func (f *Fetcher) read() {
 	}
 }
 
-// arrived hands a chunk to its requests. Every use holds a reference until its
-// request is released, which is after it was counted here: the chunk may be
-// gone once the last is counted, and is not touched after that.
+// arrived passes a chunk on to its requests. Every use holds a reference until its
+// request is released, which happens after the use is counted here. So the chunk may be
+// gone once its last use is counted, and must not be touched after that.
 func (f *Fetcher) arrived(c *chunk, err error) {
 	off, buf := c.off, c.buf
 	for _, u := range c.uses {

@@ -146,7 +146,7 @@ func TestNeighboursShareOneRead(t *testing.T) {
 	if n := s.reads.Load(); n != 1 {
 		t.Errorf("%d reads of 2.5 MB in one run, want 1", n)
 	}
-	for i, q := range reqs { // every third one: what lies between is another batch's
+	for i, q := range reqs { // every third one: those between them belong to another batch
 		q.Release()
 		q.Sample = int64(3 * i)
 	}

@@ -7,39 +7,40 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// What is in the page cache is read fastest by the lane that needs it: there is
-// nobody to wake, no budget to keep, and the bytes are in the cache of the processor
-// that decodes them. A lane must never wait for a disk, though, and what has to come
-// from one has to be asked for early. So readers note whether they wait; as long as
-// they do not, samples may go to their lanes unread, and a lane that would have to
-// wait after all hands its sample to the readers.
+// The lane that needs a sample reads it fastest if it is in the page cache: no goroutine
+// is woken, no budget is kept, and the bytes are in the cache of the processor that
+// decodes them. But a lane must never wait for a disk, and what comes from a disk must
+// be requested early. So readers note whether they wait; as long as they do not, samples
+// may go to their lanes unread, and a lane that would have to wait passes its sample to
+// the readers.
 
 const (
-	// hotRow is how many reads in a row must not have waited.
+	// hotRow is how many consecutive reads must not have waited before lanes read.
 	hotRow = 256
-	// hotBytes is the longest sample that a lane reads: it stays in the cache.
+	// hotBytes is the longest sample that a lane reads: it stays in the processor's
+	// cache.
 	hotBytes = 1 << 20
 )
 
-// Hot says whether a lane may read a request by itself: it is not too long, and what
-// was read last was at hand.
+// Hot reports whether a lane may read a request itself: it is not too long, and the last
+// reads did not wait.
 func (f *Fetcher) Hot(r *Request) bool { return f.row.Load() >= hotRow && r.Bytes() <= hotBytes }
 
-// Now reads a request's bytes into h if they are at hand, and says whether they are.
-// If not the request is as it was before. What it read is valid until the next Now
-// or Read of h.
-func (f *Fetcher) Now(ctx context.Context, h *Hand, r *Request) bool {
+// Now reads a request's bytes into rc if they are in the page cache, and reports whether
+// they are. If not, the request is unchanged. The bytes are valid until the next Now or
+// Read of rc.
+func (f *Fetcher) Now(ctx context.Context, rc *ReadContext, r *Request) bool {
 	if f.hot == nil || r.Bytes() > hotBytes {
 		return false
 	}
-	if h.f != f {
-		h.f, h.name = f, -1
+	if rc.f != f {
+		rc.f, rc.name = f, -1
 	}
-	h.Reset()
+	rc.Reset()
 	r.chunks, r.Raw, r.Err = r.chunks[:0], r.Raw[:0], nil
 	for _, e := range r.Extents {
-		p := h.room(e.Len)
-		if hot, err := f.hot.ReadHot(ctx, h.object(e.File), p, e.Off, false); !hot || err != nil {
+		p := rc.room(e.Len)
+		if hot, err := f.hot.ReadHot(ctx, rc.object(e.File), p, e.Off, false); !hot || err != nil {
 			f.row.Store(0)
 			r.Raw = r.Raw[:0]
 			return false
@@ -49,7 +50,7 @@ func (f *Fetcher) Now(ctx context.Context, h *Hand, r *Request) bool {
 	return true
 }
 
-// readAt reads as readers do, and notes whether that waited.
+// readAt reads like a reader, and records whether that waited.
 func (f *Fetcher) readAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
 	if f.hot == nil {
 		return f.src.ReadAt(ctx, obj, p, off)
@@ -64,21 +65,21 @@ func (f *Fetcher) readAt(ctx context.Context, obj source.Info, p []byte, off int
 	return err
 }
 
-// room is so many bytes of h's memory; what was given before stays where it is.
-func (h *Hand) room(n int64) []byte {
-	at := len(h.buf)
-	if int64(cap(h.buf)-at) < n {
-		h.buf, at = make([]byte, 0, max(2*int64(cap(h.buf)), n, 64<<10)), 0
+// room returns n bytes of rc's memory; bytes returned earlier stay where they are.
+func (rc *ReadContext) room(n int64) []byte {
+	at := len(rc.buf)
+	if int64(cap(rc.buf)-at) < n {
+		rc.buf, at = make([]byte, 0, max(2*int64(cap(rc.buf)), n, 64<<10)), 0
 	}
-	h.buf = h.buf[:int64(at)+n]
-	return h.buf[at : int64(at)+n : int64(at)+n]
+	rc.buf = rc.buf[:int64(at)+n]
+	return rc.buf[at : int64(at)+n : int64(at)+n]
 }
 
-// object is a file of the dataset; its name is valid until the next call.
-func (h *Hand) object(file int) source.Info {
-	if h.name != file {
-		h.path, h.name = h.f.files.AppendPath(file, h.path[:0]), file
+// object describes a file of the dataset; its name is valid until the next call.
+func (rc *ReadContext) object(file int) source.Info {
+	if rc.name != file {
+		rc.path, rc.name = rc.f.files.AppendPath(file, rc.path[:0]), file
 	}
-	size, version := h.f.files.Stamp(file)
-	return source.Info{Name: unsafe.String(unsafe.SliceData(h.path), len(h.path)), Size: size, Version: version}
+	size, version := rc.f.files.Stamp(file)
+	return source.Info{Name: unsafe.String(unsafe.SliceData(rc.path), len(rc.path)), Size: size, Version: version}
 }

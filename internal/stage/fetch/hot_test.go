@@ -63,9 +63,9 @@ func TestALaneReadsWhatIsHot(t *testing.T) {
 	if !r.Hot(requests(1)[0]) {
 		t.Fatal("a source where no read waits does not count as hot")
 	}
-	var h Hand
+	var rc ReadContext
 	for i, q := range requests(40) {
-		if !r.Now(context.Background(), &h, q) {
+		if !r.Now(context.Background(), &rc, q) {
 			t.Fatalf("request %d is not read", i)
 		}
 		for k, e := range q.Extents {
@@ -81,7 +81,7 @@ func TestALaneReadsWhatIsHot(t *testing.T) {
 
 	o.hot.Store(false)
 	q := requests(1)[0]
-	if r.Now(context.Background(), &h, q) {
+	if r.Now(context.Background(), &rc, q) {
 		t.Fatal("a lane has waited")
 	}
 	if r.Hot(requests(1)[0]) {
@@ -94,23 +94,23 @@ func TestALaneReadsWhatIsHot(t *testing.T) {
 	q.Release()
 }
 
-// A sample too long for a lane's cache, and one that can not be read, go to the readers.
+// A sample too long for a lane's cache, and one that cannot be read, go to the readers.
 func TestALaneLeavesAlone(t *testing.T) {
 	o, r := newOven(t)
 	o.hot.Store(true)
 	o.bad = "2"
 	r.warm()
-	var h Hand
+	var rc ReadContext
 	long := &Request{Extents: []format.Extent{{File: 1, Len: hotBytes + 1}}}
 	bad := &Request{Extents: []format.Extent{{File: 1, Len: 1}, {File: 2, Len: 1}}}
 	before := o.alone.Load()
 	if r.Hot(long) || !r.Hot(bad) {
 		t.Error("what is too long is hot, or what is not is not")
 	}
-	if r.Now(context.Background(), &h, long) || o.alone.Load() != before {
+	if r.Now(context.Background(), &rc, long) || o.alone.Load() != before {
 		t.Error("a lane tries what is too long for it")
 	}
-	if r.Now(context.Background(), &h, bad) || len(bad.Raw) != 0 {
+	if r.Now(context.Background(), &rc, bad) || len(bad.Raw) != 0 {
 		t.Error("a lane keeps what could not be read")
 	}
 	r.fetch([]*Request{long, bad})
@@ -122,19 +122,19 @@ func TestALaneLeavesAlone(t *testing.T) {
 }
 
 // One lane's memory serves several datasets.
-func TestOneHandForTwoFetchers(t *testing.T) {
+func TestOneContextForTwoFetchers(t *testing.T) {
 	a, first := newOven(t)
 	b, second := newOven(t)
 	a.hot.Store(true)
 	b.hot.Store(true)
 	b.size = 1 << 10
-	var h Hand
+	var rc ReadContext
 	for range 3 {
 		q := &Request{Extents: []format.Extent{{File: 7, Off: 5000, Len: 3}}}
-		if !first.Now(context.Background(), &h, q) || q.Raw[0][0] != at(7, 5000) {
+		if !first.Now(context.Background(), &rc, q) || q.Raw[0][0] != at(7, 5000) {
 			t.Fatal("the first dataset's bytes are wrong")
 		}
-		if second.Now(context.Background(), &h, q) {
+		if second.Now(context.Background(), &rc, q) {
 			t.Fatal("the second dataset's file of 1 KiB is read beyond its end")
 		}
 	}

@@ -151,7 +151,7 @@ func WriteBeside(ctx context.Context, src source.Source, x *index.Index) (string
 	}
 	at := BesidePath(x)
 	if at == "" {
-		return "", errs.New(errs.Config, "the files have no folder in common, beside which their index could be written").At(errs.Where{Shard: paths[0]}).
+		return "", errs.New(errs.Config, "the files have no common folder in which their index could be stored").At(errs.Where{Shard: paths[0]}).
 			Try("put them below one folder")
 	}
 	return at, x.WriteBeside(at, prints)

@@ -3,58 +3,115 @@ package format
 import (
 	"context"
 
+	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// Format describes a format: how its files are told from others, how a dataset of them
-// is opened, and what is true of all its datasets. Code that opens datasets has a list
-// of these, and knows about formats only through it.
+// Format describes a format: how its files are recognized, how a dataset of them is
+// opened, and what is true of all its datasets. Code that opens datasets has a list of
+// these, and knows about formats only through it.
 type Format struct {
 	Name string // in dataset.format of a Spec
-	// Sniff says whether a file, by its name and its first bytes (none where they
-	// cannot be read), is of the format; nil: only dataset.format chooses it.
+	// Sniff reports whether a file is of the format, by its name and its first bytes
+	// (empty if they cannot be read). nil: only dataset.format chooses the format.
 	Sniff func(name string, head []byte) bool
-	// Endings are those of the format's files, where Sniff goes by the bytes: they tell
-	// what a damaged file is.
+	// Endings are the extensions of the format's files, if Sniff needs their bytes: a
+	// damaged file is recognized by them.
 	Endings []string
-	// Named says that only dataset.format chooses it, and Sniff only its files in a
-	// folder: what they hold may be meant in several ways.
+	// Named means that only dataset.format chooses the format, because the contents of
+	// its files can be meant in several ways. Sniff then only finds the files in a folder.
 	Named bool
-	// Root says that the dataset is one folder or file, which is handed on as it is; else
-	// a folder means the files in it.
+	// Root means that the dataset is one folder or file, whose path Open gets unchanged.
+	// Otherwise Open gets the files in a folder.
 	Root bool
-	// Single says that a folder is never recognized as this format by its contents.
+	// Single means that a folder is never recognized as this format by its contents.
 	Single bool
-	// Made says that its samples are made and not stored: there is no path.
+	// Made means that the samples are made, not stored: there is no path.
 	Made bool
-	// Files says that each sample is read from a file of its own.
+	// Files means that each sample is read from a file of its own.
 	Files bool
-	// Beside are names of files in a folder that belong to others and hold no samples.
+	// Beside are names of files in a folder that are beside its data and have no samples,
+	// such as a lock.
 	Beside []string
-	// List is the files of a folder that was named with dataset.format; nil: those that
-	// Sniff finds in the folder itself.
+	// List lists the files of a folder if dataset.format chose the format; nil: those
+	// that Sniff finds in the folder itself.
 	List func(ctx context.Context, src source.Source, dir string) ([]string, error)
-	// Open opens a dataset of such files; nil where that takes keys of a Spec, see
-	// dataset.Format.
+	// Open opens a dataset of such files; nil if that needs keys of the Spec: then
+	// dataset.Format has another Open.
 	Open func(ctx context.Context, o Opening) (Dataset, error)
 
-	// Values says how a field is decoded whose name does not tell; "": by what its first
-	// sample holds.
+	// Values is how a field is decoded if its name does not say; "": its first sample
+	// decides.
 	Values string
-	// Arrays says that a value which begins as a .npy file is an array.
+	// Arrays means that a value which begins like a .npy file is an array.
 	Arrays bool
-	// ByName says that the name of a field tells what it holds (jpg, cls, txt), as a
-	// check of samples sees it; otherwise what they are decoded as does.
+	// ByName means that tools that check samples take the kind of a field from its name
+	// (jpg, cls, txt); otherwise they take it from what a loader decodes the field as.
 	ByName bool
-	// Python is the class of the Python package that opens it with a path; "" means
-	// that there is no such class, or that it takes arguments of its own.
+	// Python is the class of the Python package that opens a path; "": there is none.
 	Python string
+	// Arguments are what that class needs after the path, as Python writes them.
+	Arguments string
+	// Words are what to call a dataset of the format in a sentence ("tar shards"); "":
+	// the format's name is used.
+	Words string
+	// Loose means that the format's files in a folder can be loaded as the list FOLDER/*.
+	Loose bool
+	// Names tells tools that write samples elsewhere what the names in them mean.
+	Names Names
+	// Rows says what a column "path" of its rows is.
+	Rows Rows
+	// Damage checks each shard below a root on its own. It returns the damage, one error
+	// per damaged shard, and the number of all shards; err is a failure that concerns no
+	// single shard. nil: each shard can be opened as a dataset, which checks it.
+	Damage func(ctx context.Context, src source.Source, root string) (wrong []*errs.Error, shards int, err error)
 }
+
+// Is completes the sentence "it is ..." about a dataset of the format.
+func (f Format) Is() string {
+	if f.Words != "" {
+		return f.Words
+	}
+	return "of the format " + f.Name
+}
+
+// Key is the field with the name of a sample, in formats that add such a field.
+const Key = "__key__"
+
+// Names says what the names in a format's samples mean. The zero value is for a format
+// whose samples have no names, and whose data name the fields.
+type Names struct {
+	// Key is the field with the name of a sample: the constant Key, or a stored field in
+	// which writers of such files keep the name. It is not one of the sample's contents.
+	Key string
+	// Members means that keys and fields are parts of the names of files, as in a tar
+	// shard: fields are extensions, and both can be used unchanged in other shards.
+	Members bool
+	// Record is the field with the whole record of which other fields are parts.
+	Record string
+	// Nameless is the field whose name the format made up, because its data have none.
+	Nameless string
+	// Text is the field with the text of a sample, in a format of text. Its files are
+	// text even if they may be opened as another format.
+	Text string
+}
+
+// Rows says what a column "path" of rows is.
+type Rows int
+
+const (
+	// RowsHold: a column like others.
+	RowsHold Rows = iota
+	// RowsMayName: the path of a sample's file, if all those files exist.
+	RowsMayName
+	// RowsName: the path of a sample's file.
+	RowsName
+)
 
 // Opening is what a format needs to open a dataset.
 type Opening struct {
 	Source   source.Source
-	Paths    []string // expanded; one at least, of a Root exactly one
+	Paths    []string // expanded; at least one, and exactly one if Format.Root
 	Progress index.Progress
 }

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Each calls f for 0 to n-1 from a few goroutines, handing the numbers out in order,
-// and hands out no more once one has failed. Those below it are under way by then and
+// Each calls f for 0 to n-1 from a few goroutines, giving the numbers out in order,
+// and gives out no more once one has failed. Those below it are under way by then and
 // are waited for, and of all failures the one with the lowest number is returned: the
 // error that a user sees does not depend on timing.
 func Each(ctx context.Context, n int, f func(i int) error) error {

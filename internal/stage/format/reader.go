@@ -48,13 +48,13 @@ func (r *Reader) Fetch(ctx context.Context, id int64, fields []string) error {
 	if errs.CodeOf(err) == errs.Changed {
 		_ = r.ds.Index().Invalidate()
 	}
-	return Place(r.ds, err, id, nil)
+	return Locate(r.ds, err, id, nil)
 }
 
 // Parse is the other half, of the sample that was fetched last: what computes.
 func (r *Reader) Parse(id int64, fields []string, s *Sample) error {
 	if err := r.ds.Parse(id, fields, r.raw, s); err != nil {
-		return Place(r.ds, err, id, nil)
+		return Locate(r.ds, err, id, nil)
 	}
 	return nil
 }
@@ -109,9 +109,9 @@ func (r *Reader) fetch(ctx context.Context, id int64, fields []string) error {
 	return nil
 }
 
-// Place completes an error with where sample id is, and its field f where that
+// Locate completes an error with where sample id is, and its field f where that
 // is known; an error that is not the sample's fault (a context's) stays as it is.
-func Place(ds Stored, err error, id int64, f *Field) error {
+func Locate(ds Stored, err error, id int64, f *Field) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

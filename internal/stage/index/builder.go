@@ -160,7 +160,7 @@ func (b *Builder) write(f *os.File) error {
 	if b.Meta.Digest = b.digested; b.digested == "" {
 		b.Meta.Digest = b.digest()
 	}
-	meta, err := b.place()
+	meta, err := b.layout()
 	if err != nil {
 		return err
 	}
@@ -187,10 +187,10 @@ func (b *Builder) write(f *os.File) error {
 	return err
 }
 
-// place gives every column its offset and returns meta. The offsets depend on
+// layout gives every column its offset and returns meta. The offsets depend on
 // the length of meta and the other way round; columns come after a meta
 // that has the longest offsets there can be.
-func (b *Builder) place() ([]byte, error) {
+func (b *Builder) layout() ([]byte, error) {
 	const longest = int64(1) << 62
 	for i := range b.cols {
 		b.cols[i].Off = longest

@@ -176,11 +176,11 @@ func TestDamageIsFound(t *testing.T) {
 	}
 	for n := range len(data) {
 		if _, err := view(data[:n]); err == nil {
-			t.Fatalf("cut to %d bytes and nobody knows", n)
+			t.Fatalf("no error for a file cut to %d bytes", n)
 		}
 	}
 	if _, err := view(append(bytes.Clone(data), make([]byte, 8)...)); err == nil {
-		t.Fatal("something behind the end and nobody knows")
+		t.Fatal("no error for bytes after the end")
 	}
 	path := filepath.Join(t.TempDir(), "x.idx")
 	if err := os.WriteFile(path, data[:len(data)-1], 0o600); err != nil {

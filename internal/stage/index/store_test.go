@@ -96,7 +96,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Nobody waits for what may be written into a pipe that lies in the place of an index,
+// Opening never waits for a writer of a pipe that has the name of an index,
 // of the one beside the data, or of the lock: a new index replaces the first.
 func TestAPipeInThePlaceOfAnIndex(t *testing.T) {
 	s := Store{t.TempDir()}
@@ -237,7 +237,7 @@ func TestGoroutinesBuildOnce(t *testing.T) {
 	}
 }
 
-// TestBuilderProcess is no test: it is the other process of the tests below. It
+// TestBuilderProcess is not a test: it is the other process of the tests below. It
 // says "building" when it builds, and then waits for its input to end.
 func TestBuilderProcess(t *testing.T) {
 	dir := os.Getenv("STOKER_TEST_BUILD_IN")

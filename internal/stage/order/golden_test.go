@@ -66,7 +66,7 @@ func (g *golden) fill(t *testing.T) {
 	for _, place := range g.Ask {
 		g.At = append(g.At, e.At(place))
 	}
-	if e.Batches() || e.Packed() {
+	if e.Batches() || e.Rows() {
 		g.Items = e.Len()
 		for i := range min(4, g.Items) {
 			var row [][]int64

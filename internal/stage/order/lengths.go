@@ -38,7 +38,6 @@ type Lengths struct {
 	// on. The rest at the end of the epoch is a shorter run, with lengths drawn at
 	// random like those of all runs: if it were the longest, a tail that is dropped
 	// would never show them to the model.
-	// that is dropped would never show them to the model.
 	Bucket int64
 
 	// Tokens cuts each window, sorted by length, into batches with at most this
@@ -368,8 +367,8 @@ func newCuts(w windows) *cuts {
 	return c
 }
 
-func (c *cuts) packed() bool { return c.lengths.Pack > 0 }
-func (c *cuts) len() int64   { return c.first[len(c.first)-1] }
+func (c *cuts) rows() bool { return c.lengths.Pack > 0 }
+func (c *cuts) len() int64 { return c.first[len(c.first)-1] }
 
 func (c *cuts) item(i int64, dst []Piece) []Piece {
 	w := sort.Search(len(c.first)-1, func(w int) bool { return c.first[w+1] > i })

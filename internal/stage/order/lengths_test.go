@@ -133,7 +133,7 @@ func TestBucketsAgainstSorting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawLengths(t, "bucket")
 		e, b := c.plan.Epoch(c.epoch), c.l.Bucket
-		if e.Len() != c.plain.Places() || e.Batches() || e.Packed() {
+		if e.Len() != c.plain.Places() || e.Batches() || e.Rows() {
 			t.Fatalf("%d items of %d places: %+v", e.Len(), c.plain.Places(), e)
 		}
 		first := int64(0)
@@ -195,8 +195,8 @@ func TestTokensAgainstALoop(t *testing.T) {
 			}
 			items += sameItems(t, e, items, want)
 		}
-		if items != e.Len() || !e.Batches() || e.Packed() {
-			t.Fatalf("%d batches, want %d; batches %v, packed %v", e.Len(), items, e.Batches(), e.Packed())
+		if items != e.Len() || !e.Batches() || e.Rows() {
+			t.Fatalf("%d batches, want %d; batches %v, rows %v", e.Len(), items, e.Batches(), e.Rows())
 		}
 		if bound := c.plan.MaxRows(); most > bound || (c.l.Window >= c.plain.Places() && c.plain.Places() == c.plain.Samples() && !c.again && most != bound) {
 			t.Fatalf("a batch has %d rows, and at most %d were promised", most, bound)
@@ -256,8 +256,8 @@ func TestPackAgainstANaiveBestFit(t *testing.T) {
 		for _, w := range c.windows(false) {
 			items += sameItems(t, e, items, naivePack(w, c.l))
 		}
-		if items != e.Len() || e.Batches() || !e.Packed() || c.plan.MaxRows() != 1 {
-			t.Fatalf("%d rows, want %d; batches %v, packed %v", e.Len(), items, e.Batches(), e.Packed())
+		if items != e.Len() || e.Batches() || !e.Rows() || c.plan.MaxRows() != 1 {
+			t.Fatalf("%d rows, want %d; batches %v, rows %v", e.Len(), items, e.Batches(), e.Rows())
 		}
 	})
 }
@@ -348,7 +348,7 @@ func TestLengthsKeepRanksInStep(t *testing.T) {
 		c := drawLengths(t, rapid.SampledFrom([]string{"tokens", "pack"}).Draw(t, "mode"))
 		e := c.plan.Epoch(c.epoch)
 		s := Slice{N: e.Len(), Batch: 1, World: rapid.Int64Range(1, 8).Draw(t, "world"), Tail: rapid.SampledFrom([]Tail{Pad, Fill, Drop}).Draw(t, "tail")}
-		if e.Packed() {
+		if e.Rows() {
 			s.Batch = 3
 		}
 		items := map[int64]int{}
@@ -466,7 +466,7 @@ func TestPackingIsTight(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := plan.Epoch(0)
-	for p := range e.Places() { // first come, first packed: the open row is closed by what does not fit
+	for p := range e.Places() { // first come, first placed: the open row is closed by what does not fit
 		left := int64(of[e.At(p)])
 		tokens += left
 		for ; left >= row; left -= row {

@@ -1,5 +1,7 @@
 package order
 
+import "slices"
+
 // List is an order that came from elsewhere: a user's sampler, or a part of what it
 // gives.
 type List struct {
@@ -7,10 +9,26 @@ type List struct {
 	// Cuts are the lengths of the batches that the ids are cut into; nil: items are
 	// places.
 	Cuts []int64
+	// Items are what a sampler gave if that is not plain ids, one for each; the ids are
+	// places if it gave none. They mean nothing here; nil: there are no items.
+	Items [][]byte
 	// Place is the place of the first id, and Item the number of the first batch:
 	// what came before, in other Lists, is not known here. Without Cuts they are
 	// the same.
 	Place, Item int64
+}
+
+// ItemOf is what the sampler gave for a sample, at its place or, if the sample replaces
+// another one, elsewhere in the list.
+func (l List) ItemOf(place, sample int64) []byte {
+	at := int(place - l.Place)
+	if at < 0 || at >= len(l.IDs) || l.IDs[at] != sample {
+		at = slices.Index(l.IDs, sample)
+	}
+	if at < 0 {
+		return nil
+	}
+	return l.Items[at]
 }
 
 // Epoch is the order of the List's part of an epoch: places from Place on, items
@@ -40,8 +58,8 @@ type cutList struct {
 	ends []int64 // of each batch, in ids
 }
 
-func (c *cutList) len() int64   { return c.list.Item + int64(len(c.ends)) }
-func (c *cutList) packed() bool { return false }
+func (c *cutList) len() int64 { return c.list.Item + int64(len(c.ends)) }
+func (c *cutList) rows() bool { return false }
 
 func (c *cutList) item(i int64, dst []Piece) []Piece {
 	i -= c.list.Item

@@ -27,7 +27,7 @@ type Mix struct {
 	Linear bool
 	Stop   Stop
 	// Num is the number of places of an epoch with Repeat; 0: one for every sample
-	// of every member.
+	// of every member, or of its Subset.
 	Num int64
 	// Run is the number of consecutive places that one member fills; 0: 1.
 	Run int64
@@ -85,7 +85,7 @@ func (p *Plan) newMix() error {
 		return fmt.Errorf("order: mix: %w", err)
 	}
 	m.schedule = newSchedule(policy.Points, policy.Linear, cycleRuns*m.run)
-	if err := m.end(policy, p.samples); err != nil {
+	if err := m.end(policy); err != nil {
 		return fmt.Errorf("order: mix: %w", err)
 	}
 	p.places, p.mix = m.places, m
@@ -178,7 +178,7 @@ func (m *mix) open(members []Member, samples int64, key rng.Key) error {
 }
 
 // end decides how long an epoch is, and where each member continues in the next.
-func (m *mix) end(x *Mix, samples int64) error {
+func (m *mix) end(x *Mix) error {
 	var err error
 	switch x.Stop {
 	case FirstExhausted:
@@ -186,9 +186,9 @@ func (m *mix) end(x *Mix, samples int64) error {
 	case AllExhausted:
 		m.runs, err = m.afterAll(x)
 	case Repeat:
-		m.places = samples
-		if x.Num > 0 {
-			m.places = x.Num
+		m.places = x.Num
+		for d := 0; x.Num == 0 && d < len(m.members); d++ {
+			m.places += m.members[d].plan.samples
 		}
 		m.runs = (m.places + m.run - 1) / m.run
 	}

@@ -80,8 +80,8 @@ func TestMixAgainstTheStreamWrittenDown(t *testing.T) {
 					t.Fatalf("place %d alone holds %d, want %d", p, got, want[p])
 				}
 			}
-			if epoch.Batches() != m.Batches || epoch.Packed() {
-				t.Fatalf("batches: %v, packed: %v", epoch.Batches(), epoch.Packed())
+			if epoch.Batches() != m.Batches || epoch.Rows() {
+				t.Fatalf("batches: %v, rows: %v", epoch.Batches(), epoch.Rows())
 			}
 			if m.Batches {
 				checkRunBatches(t, epoch, max(m.Run, 1))

@@ -155,8 +155,8 @@ type runBatches struct {
 	seq sequence
 }
 
-func (b runBatches) len() int64   { return b.mix.runs }
-func (b runBatches) packed() bool { return false }
+func (b runBatches) len() int64 { return b.mix.runs }
+func (b runBatches) rows() bool { return false }
 
 func (b runBatches) item(i int64, dst []Piece) []Piece {
 	from := i * b.mix.run

@@ -47,7 +47,7 @@ func naiveLengths(e naiveEpoch, l order.Lengths, key rng.Key) naiveEpoch {
 		case l.Tokens > 0:
 			out.items = append(out.items, mixed(budgeted(window, l), key)...)
 		default:
-			out.items = append(out.items, mixed(packed(window, l), key)...)
+			out.items = append(out.items, mixed(filled(window, l), key)...)
 		}
 	}
 	return out
@@ -113,10 +113,10 @@ func budgeted(window []lengthy, l order.Lengths) [][]order.Piece {
 	return out
 }
 
-// packed is the rows that samples fill by themselves, and then those that they
+// filled is the rows that samples fill by themselves, and then those that they
 // share: longest first, each in the row with the least room, of several the one
 // that has had it for longest.
-func packed(window []lengthy, l order.Lengths) [][]order.Piece {
+func filled(window []lengthy, l order.Lengths) [][]order.Piece {
 	var rows [][]order.Piece
 	var rests []lengthy
 	for _, p := range window {

@@ -349,8 +349,8 @@ func TestListsAgainstTheirIDs(t *testing.T) {
 			}
 		}
 		whole := order.List{IDs: ids, Cuts: cuts}.Epoch(seed, epoch)
-		if whole.Batches() != (cuts != nil) || whole.Packed() {
-			t.Fatalf("batches %v, packed %v", whole.Batches(), whole.Packed())
+		if whole.Batches() != (cuts != nil) || whole.Rows() {
+			t.Fatalf("batches %v, rows %v", whole.Batches(), whole.Rows())
 		}
 		compare(t, whole, want, seed, epoch)
 		compareParts(t, whole, ids, cuts)

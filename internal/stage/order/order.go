@@ -64,14 +64,17 @@ type Plan struct {
 	counts  *recent[[]int64] // first items of the windows of recent epochs (Lengths)
 }
 
-// New returns the plan over n samples, n > 0. It returns an error for an invalid
-// policy.
+// New returns the plan over n samples; none are allowed in the order of the storage
+// only. It returns an error for an invalid policy.
 func New(n int64, p Policy) (Plan, error) {
-	if n <= 0 {
-		return Plan{}, fmt.Errorf("order: %d samples", n)
-	}
 	if p.Shuffle == "" {
 		p.Shuffle = None
+	}
+	if n == 0 && (p.Shuffle != None || p.Draw.any() || p.Mix != nil || p.Subset != nil || p.Lengths.Of != nil) {
+		return Plan{}, errors.New("order: the dataset is empty: there is nothing to shuffle, draw or choose")
+	}
+	if n < 0 {
+		return Plan{}, fmt.Errorf("order: %d samples", n)
 	}
 	plan := Plan{all: n, samples: n, places: n, policy: p}
 	if p.Subset != nil {
@@ -163,7 +166,7 @@ func (p Plan) Epoch(e int64) Epoch {
 //
 // Items, numbered from 0 to Len-1, are dealt to ranks. An item is one place, unless
 // the policy groups places: then it is a whole batch (Batches) or one row of a
-// batch that several samples share (Packed).
+// batch that several samples share (Rows).
 type Epoch struct {
 	seq    sequence
 	places int64
@@ -184,17 +187,17 @@ type grouping interface {
 	len() int64
 	// item appends the pieces of item i, 0 <= i < len.
 	item(i int64, dst []Piece) []Piece
-	// packed reports whether an item is a row of a batch, and not a whole batch.
-	packed() bool
+	// rows reports whether an item is a row of a batch, and not a whole batch.
+	rows() bool
 }
 
-// Piece is a part of an item: a place, its sample, and, in a packed row, the run of
+// Piece is a part of an item: a place, its sample, and, in a row of runs, the run of
 // the sample's tokens that is there.
 type Piece struct {
 	Place  int64
 	Sample int64
 	From   int64 // first token of the run
-	Len    int64 // tokens; 0: all of the sample, if rows are not packed
+	Len    int64 // tokens; 0: all of the sample, if rows do not have runs
 }
 
 type identity struct{}
@@ -213,10 +216,10 @@ func (e Epoch) Len() int64 {
 func (e Epoch) Places() int64 { return e.places }
 
 // Batches reports whether an item is a whole batch.
-func (e Epoch) Batches() bool { return e.groups != nil && !e.groups.packed() }
+func (e Epoch) Batches() bool { return e.groups != nil && !e.groups.rows() }
 
-// Packed reports whether an item is a row that several samples share.
-func (e Epoch) Packed() bool { return e.groups != nil && e.groups.packed() }
+// Rows reports whether an item is a row of runs, which several samples share.
+func (e Epoch) Rows() bool { return e.groups != nil && e.groups.rows() }
 
 // Item appends the pieces of item i >= 0 to dst. Items from Len on are padding:
 // they repeat item i mod Len, with places of their own, not below Places. A part of

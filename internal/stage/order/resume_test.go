@@ -39,7 +39,7 @@ func newRun(t testing.TB, name string, n int64, p order.Policy, epoch int64) run
 	return r
 }
 
-// delivery is what the ranks of a world hand out, put together in turns: item
+// delivery is what the ranks of a world deliver, put together in turns: item
 // i*World+r of a step is the i-th of rank r.
 type delivery struct {
 	items  []span // of pieces, in the order of turns

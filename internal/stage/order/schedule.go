@@ -126,7 +126,6 @@ func (g *segment) upTo(d int, cycle, m int64) int64 {
 // whole is the sum of (w + phase(i)) / turn, rounded down, over cycles i < c: the
 // part of w that turn divides, and one more each time that the rest and the phase
 // reach turn.
-// and the phase cross it.
 func whole(w, c int64) int64 {
 	rest := w % turn
 	return c*(w/turn) + c/turn*rest + crossings(c%turn, rest)

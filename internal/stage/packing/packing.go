@@ -27,6 +27,14 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
+// The outputs: what shards are written as.
+const (
+	Tar      = "tar"
+	TFRecord = "tfrecord"
+	Npy      = "npy"
+	Tokens   = "tokens"
+)
+
 // The files of a packing beside its shards.
 const (
 	ManifestName = "manifest.json"
@@ -165,7 +173,7 @@ func KeepsOrder(m *Manifest[Options]) bool { return m.Source.Digest != "" && Unl
 func Unlike(m *Manifest[Options]) string {
 	o := m.Options
 	switch {
-	case o.Output == "tokens" || o.Tokenize != "":
+	case o.Output == Tokens || o.Tokenize != "":
 		return "it was packed as tokens"
 	case o.Augment > 1:
 		return fmt.Sprintf("it was packed with --augment %d, and contains every sample %d times", o.Augment, o.Augment)

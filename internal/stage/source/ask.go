@@ -96,7 +96,7 @@ func ReadAll(ctx context.Context, src Source, name string, most int64) ([]byte, 
 	case st.Dir:
 		return nil, isFolder(name)
 	case st.Size > most:
-		return nil, errs.New(errs.Unreadable, "the file has %d bytes, more than the %d that such a file may have", st.Size, most).At(place(name, -1)).
+		return nil, errs.New(errs.Unreadable, "the file has %d bytes, more than the %d that such a file may have", st.Size, most).At(where(name, -1)).
 			Try("check that this is the file that was meant")
 	}
 	p := make([]byte, st.Size)
@@ -127,6 +127,6 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func isFolder(name string) error {
-	return errs.New(errs.Unreadable, "this is a folder, and not a file that can be read").At(place(name, -1)).
+	return errs.New(errs.Unreadable, "this is a folder, and not a file that can be read").At(where(name, -1)).
 		Try("give the name of a file in %s", strings.Clone(name))
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // descriptors are open files by name, at most limit of them without a reader.
-// Invariant: a descriptor is closed by whoever takes its last use away after it
-// was forgotten, and by nobody else; so no one reads from a number that the
-// system has given to another file.
+// Invariant: after a descriptor was forgotten, the goroutine that ends its last use closes
+// it, and no other does; so nobody reads from a number that the system has given to
+// another file.
 type descriptors struct {
 	limit  int
 	mu     sync.Mutex
@@ -27,7 +27,7 @@ type descriptor struct {
 	forgotten  bool // not in byName any more
 	next, prev *descriptor
 
-	hot atomic.Int32           // reads of runs, in a row, that were at hand; up to about mapRow
+	hot atomic.Int32           // reads of runs, in a row, that were in memory; up to about mapRow
 	mem atomic.Pointer[[]byte] // all of the file, mapped; nil: not yet, or not at all
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// place copies the name: the caller's is valid in the call only.
-func place(name string, off int64) errs.Where {
+// where copies the name: the caller's is valid only during the call.
+func where(name string, off int64) errs.Where {
 	return errs.Where{File: strings.Clone(name), Offset: errs.Known(off)}
 }
 
@@ -37,7 +37,7 @@ func (m notRegular) kind() string {
 
 // failed turns what the system said into an error with its place.
 func failed(name string, off int64, err error) error {
-	at := place(name, off)
+	at := where(name, off)
 	var kind notRegular
 	if errors.Is(err, unix.ENXIO) { // what opening a socket says
 		err = notRegular(unix.S_IFSOCK)
@@ -69,6 +69,6 @@ func failed(name string, off int64, err error) error {
 }
 
 func changed(name, format string, a ...any) error {
-	return errs.New(errs.Changed, "the file is not the one that was indexed: "+format, a...).At(place(name, -1)).
+	return errs.New(errs.Changed, "the file is not the one that was indexed: "+format, a...).At(where(name, -1)).
 		Try("do not write to a dataset that is being read; open it again to index it anew")
 }

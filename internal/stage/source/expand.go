@@ -115,7 +115,7 @@ func (x expander) notFound(pattern, name string, missing, of int) error {
 	case of > 1:
 		e = errs.New(errs.NotFound, "%d of the %d files of %s are missing, the first is %s", missing, of, quote(pattern), quote(name))
 	}
-	_ = e.At(place(name, -1))
+	_ = e.At(where(name, -1))
 	return e.Try("%s", Suggest(x.ctx, x.src, name))
 }
 

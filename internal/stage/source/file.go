@@ -24,7 +24,7 @@ import (
 type File struct {
 	paths sync.Pool // *[]byte: room for a path and its zero
 	open  descriptors
-	// untold: here is a file system that does not tell what is at hand.
+	// untold: here is a file system that does not tell what is in memory.
 	untold atomic.Bool
 }
 
@@ -248,7 +248,7 @@ func preadNow(fd int, p []byte, off int64) (int, error) {
 // pread fills p.
 func pread(fd int, obj Info, p []byte, off int64) error {
 	if off < 0 || off > obj.Size || int64(len(p)) > obj.Size-off {
-		return errs.New(errs.Bug, "%d bytes were asked for of a file of %d", len(p), obj.Size).At(place(obj.Name, off))
+		return errs.New(errs.Bug, "%d bytes were asked for of a file of %d", len(p), obj.Size).At(where(obj.Name, off))
 	}
 	for len(p) > 0 {
 		n, err := unix.Pread(fd, p, off)

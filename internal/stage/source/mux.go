@@ -94,7 +94,7 @@ func (m *Mux) unknown(name, scheme string) error {
 		}
 	}
 	return errs.New(errs.Config, "%s has the scheme %s://, and stoker reads %s only", quote(name), scheme, strings.Join(known, ", ")).
-		At(place(name, -1)).Try("copy or mount the data, and give its path")
+		At(where(name, -1)).Try("copy or mount the data, and give its path")
 }
 
 // Close closes the sources that were made.

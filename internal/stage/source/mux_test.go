@@ -50,7 +50,7 @@ func TestMux(t *testing.T) {
 	st, err := m.Stat(ctx, "one://a")
 	stagetest.Must(t, err)
 	if hot, err := m.ReadHot(ctx, st, make([]byte, 6), 0, false); hot || err != nil {
-		t.Errorf("a source that does not know what is at hand says %v, %v", hot, err)
+		t.Errorf("a source that does not know what is in memory says %v, %v", hot, err)
 	}
 	if hot, err := m.ReadHot(ctx, st, make([]byte, 6), 0, true); hot || err != nil {
 		t.Errorf("waiting for it: %v, %v", hot, err)

@@ -14,21 +14,21 @@ import (
 //
 // Two things a map may not do. It may not wait, since a goroutine that waits for a page
 // keeps its processor; so the first read of every run asks the kernel, and one that is
-// not at hand ends the use of the map until reads do not wait again. And it may not end
+// not in memory ends the use of the map until reads do not wait again. And it may not end
 // the process when the file is cut: the copy is Go's own code (C must never see a map),
 // in which a fault is a panic, and that is a read which did not succeed.
 
 const (
-	// mapRow is how many reads in a row must have been at hand before a file is mapped.
+	// mapRow is how many reads in a row must have been in memory before a file is mapped.
 	mapRow = 512
 	// mapBytes is the longest read that is copied from a map; for longer ones the
 	// system calls do not matter.
 	mapBytes = 64 << 10
 )
 
-// Run is reads of one file that are held against its Info together, at the end:
-// nothing that they read counts unless End says so. For one goroutine. It is not
-// worth its price for a single read.
+// Run is reads of one file that are checked against its Info together, at the end:
+// nothing that they read counts unless End says so. For one goroutine. It does not pay
+// for a single read.
 type Run struct {
 	f     *File
 	d     *descriptor
@@ -46,7 +46,7 @@ func (f *File) Run(obj Info) (Run, bool) {
 	return Run{f: f, d: d, want: stampOf(obj)}, d != nil
 }
 
-// Read fills p if the bytes are at hand, and says whether they are.
+// Read fills p if the bytes are in memory, and says whether they are.
 func (r *Run) Read(p []byte, off int64) bool {
 	if off < 0 || off > r.want.size || int64(len(p)) > r.want.size-off {
 		return false

@@ -46,11 +46,11 @@ func running(t *testing.T) (f *source.File, path string, obj source.Info, want [
 	}
 	defer unix.Close(fd)
 	if !hotByKernel(t, fd, 7) {
-		t.Skip("this file system does not tell what is at hand")
+		t.Skip("this file system does not tell what is in memory")
 	}
 	for range many {
 		if !r.Read(make([]byte, 1), 7) {
-			t.Fatal("what was just read is not at hand")
+			t.Fatal("what was just read is not in memory")
 		}
 	}
 	if !r.End() {
@@ -113,7 +113,7 @@ func TestRunOverChanges(t *testing.T) {
 		f, path, obj, want := running(t)
 		r := begin(t, f, obj)
 		if !reads(&r, make([]byte, 10), 100) {
-			t.Fatal("nothing is at hand")
+			t.Fatal("nothing is in memory")
 		}
 		put(t, path, want)
 		if r.End() {
@@ -146,7 +146,7 @@ func TestRunOverChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			if p := make([]byte, 10); !reads(&r, p, 100) || !bytes.Equal(p, want[100:110]) {
-				t.Error("what is open can not be read")
+				t.Error("cannot read what is open")
 			}
 			if r.End() {
 				t.Error("it counts as the same")
@@ -201,7 +201,7 @@ func TestRunDoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !r.Read(p, 299_000) || !bytes.Equal(p, want[299_000:299_010]) || !r.End() {
-		t.Error("what was just read is not at hand")
+		t.Error("what was just read is not in memory")
 	}
 }
 
@@ -211,7 +211,7 @@ func TestRunCostsNoHeap(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		r, ok := f.Run(obj)
 		if !ok || !r.Read(p, 0) || !r.Read(p, 99) || !r.End() {
-			panic("nothing is at hand")
+			panic("nothing is in memory")
 		}
 	}); n > 0 && !raceEnabled {
 		t.Errorf("%v allocations a run", n)

@@ -28,15 +28,15 @@ type Info struct {
 }
 
 // Source is a read-only namespace of immutable objects; safe for concurrent
-// use. Errors are *errs.Error with the name as place and what to try: not_found,
+// use. Errors are *errs.Error with the name as location and what to try: not_found,
 // unreadable or changed; or ctx.Err().
 //
 // Names and versions that are passed in are valid in the call only and are not kept.
 //
-// Every call may wait for long. A source that can give up does so when ctx ends, and
-// returns its error at once; one that cannot (a read that hangs in the kernel) is not
-// waited for by those above. p belongs to the call until it returns, and a retry or a
-// cache is a Source around a Source.
+// Any call may take long. A source that can give up does so when ctx ends, and returns
+// its error at once. If it cannot (a read hangs in the kernel), its callers do not wait for
+// it. p belongs to the call until it returns. A retry or a cache is a Source around a
+// Source.
 type Source interface {
 	// Stat is what there is of that name, as it is now.
 	Stat(ctx context.Context, name string) (Info, error)
@@ -51,7 +51,7 @@ type Source interface {
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
-// Hot is a source that knows which bytes are at hand: in the page cache, say.
+// Hot is a source that knows which bytes are in memory: in the page cache, for example.
 type Hot interface {
 	// ReadHot is ReadAt, and says whether it had to wait for the bytes. Where it would
 	// have to and wait is false, p holds nothing of use and there is no error.

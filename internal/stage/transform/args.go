@@ -13,7 +13,7 @@ import (
 
 // problem is one reason why a program cannot be compiled.
 type problem struct {
-	place string // which transform; empty: the whole program
+	where string // which transform; empty: the whole program
 	what  string
 	hint  string
 }
@@ -23,10 +23,10 @@ func problemf(hint, format string, a ...any) *problem {
 }
 
 func (p problem) String() string {
-	if p.place == "" {
+	if p.where == "" {
 		return p.what
 	}
-	return p.place + ": " + p.what
+	return p.where + ": " + p.what
 }
 
 // report returns one error that names every problem.
@@ -220,19 +220,26 @@ func (a *arguments) text(name string, words ...string) (string, bool) {
 	return "", false
 }
 
+// name reads any text; "" if it is left out.
+func (a *arguments) name(name string) (v string) {
+	if raw, ok := a.raw(name); ok && json.Unmarshal(raw, &v) != nil {
+		a.wrong("", "%s must be a text, not %s", name, shown(raw))
+	}
+	return v
+}
+
 // filter reads interpolation and antialias. antialias None means true, as it does
 // for PIL pictures.
 func (a *arguments) filter() kernel.Filter {
-	name, ok := a.text("interpolation", "bilinear", "nearest")
+	names := []string{kernel.Bilinear: "bilinear", kernel.Nearest: "nearest", kernel.Bicubic: "bicubic", kernel.NearestExact: "nearest-exact"}
+	name, ok := a.text("interpolation", names...)
 	smooth := a.flag("antialias", true)
-	switch {
-	case ok && name == "nearest":
-		return kernel.Nearest
-	case ok && !smooth:
+	f := kernel.Filter(max(0, slices.Index(names, name)))
+	if ok && !smooth && f.Smooth() {
 		a.wrong("leave antialias out, or use interpolation=\"nearest\"",
-			"bilinear is available with antialias=True only")
+			"%s is available with antialias=True only", name)
 	}
-	return kernel.Bilinear
+	return f
 }
 
 // draft reads draft, which is only for bilinear.
@@ -269,7 +276,7 @@ func (a *arguments) fill() fill {
 	return fill{}
 }
 
-// nested reads the transforms of Compose and RandomApply.
+// nested reads the transforms of Compose and of containers.
 func (a *arguments) nested() []Op {
 	if !a.required("transforms", "a list") {
 		return nil

@@ -4,33 +4,65 @@ import (
 	"fmt"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-// catalog lists the operations, by torchvision's names.
+// catalog lists the operations, by torchvision's names, and timm's.
 func catalog() []descriptor {
 	return []descriptor{
+		describeAugMix(),
+		describeAutoAugment(),
 		describeCenterCrop(),
+		describeColorJitter(),
 		describeCompose(),
 		describeConvertImageDtype(),
+		describeGaussianBlur(),
 		describeGrayscale(),
 		describeIdentity(),
 		describeNormalize(),
 		describeLay("PILToTensor"),
 		describePad(),
+		describeRGB(),
+		describeRandAugment(),
+		describeAdjustSharpness(),
+		describeRandomAffine(),
 		describeRandomApply(),
+		describeRecolour("RandomAutocontrast", kernel.OpAutocontrast, "", `{}`),
+		describeChannelPermutation(),
+		describeRandomChoice(),
 		describeRandomCrop(),
+		describeRecolour("RandomEqualize", kernel.OpEqualize, "", `{}`),
+		describeRandomErasing(),
 		describeRandomGrayscale(),
 		describeFlip("RandomHorizontalFlip"),
+		describeRecolour("RandomInvert", kernel.OpInvert, "", `{}`),
+		describeRandomPerspective(),
+		describePhotometricDistort(),
+		describeRecolour("RandomPosterize", kernel.OpPosterize, "bits", `{"bits": 3}`),
+		describeRandomOrder(),
+		describeRandomResize(),
 		describeRandomResizedCrop(),
+		describeRandomRotation(),
+		describeRecolour("RandomSolarize", kernel.OpSolarize, "threshold", `{"threshold": 90}`),
+		describeRandomShortestSize(),
 		describeFlip("RandomVerticalFlip"),
+		describeRandomZoomOut(),
 		describeResize(),
+		describeScaleJitter(),
 		describeToDtype(),
 		describeLay("ToImage"),
 		describeToTensor(),
+		describeTrivialAugment(),
+		describeCropOrPad(), // timm's
+		describeCropAndInterpolation(),
+		describeKeepRatio(),
 	}
 }
 
 func unknownOperation(all []descriptor, name string) *problem {
+	if name == viewsOp {
+		return problemf("put it at the end of the field's transform, and what follows it into each view", "it must be the last of a field's transforms, and in no other")
+	}
 	var names []string
 	for i := range all {
 		names = append(names, all[i].name)

@@ -26,6 +26,21 @@ func TestDivide(t *testing.T) {
 		},
 		{`[{"op":"CenterCrop","size":64},{"op":"RandomVerticalFlip","p":1}]`, []string{"CenterCrop", "RandomVerticalFlip"}, []bool{true, true}},
 		{`[{"op":"Compose","transforms":[{"op":"ToImage"},{"op":"Resize","size":[40,40]}]},{"op":"RandomApply","transforms":[{"op":"Pad","padding":2}],"p":0}]`, []string{"Resize", "RandomApply"}, []bool{true, false}},
+		{
+			`["RandomHorizontalFlip",{"op":"ColorJitter","brightness":[2,2]},{"op":"RandomInvert","p":1},{"op":"RandomInvert","p":0},{"op":"RandomApply","transforms":[{"op":"ColorJitter","hue":[0.1,0.1]}],"p":1}]`,
+			[]string{"RandomHorizontalFlip", "ColorJitter", "RandomInvert", "RandomInvert", "RandomApply"},
+			[]bool{true, true, true, false, true},
+		},
+		{
+			`[{"op":"GaussianBlur","kernel_size":9},{"op":"RandomAdjustSharpness","sharpness_factor":2,"p":0},{"op":"RandomErasing","p":1},{"op":"RandomErasing","p":0}]`,
+			[]string{"GaussianBlur", "RandomAdjustSharpness", "RandomErasing", "RandomErasing"},
+			[]bool{true, false, true, false},
+		},
+		{
+			`["ToTensor",{"op":"RandomErasing","p":1,"value":"random"},{"op":"RandomErasing","p":0}]`,
+			[]string{"ToTensor", "RandomErasing", "RandomErasing"},
+			[]bool{true, true, false},
+		},
 		{`[]`, nil, nil},
 	} {
 		p, err := Compile("rgb", listed(t, c.ops), "")

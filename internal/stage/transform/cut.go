@@ -12,15 +12,17 @@ import (
 //
 // Both halves may depend on one operation. If a conversion to floats is before the
 // cut, before takes it into account, because a fill after it is written in floats,
-// but delivers bytes, and after converts. A RandomApply that is cut is in both, and
-// chooses the same in both.
+// but delivers bytes, and after converts; so it is with floats that are erased. What a
+// container holds is not divided: a cut in it is in front of it.
 func (p *Program) Cut(n int) (before, after *Program) {
+	n = p.outside(n)
 	in := p.at
 	if n < len(p.steps) {
 		in = p.steps[n].in
 	}
 	first, second := *p, *p
-	first.steps, second.steps = halves(p.steps, n)
+	first.steps, second.steps = p.steps[:n:n], append(conversions(p.steps[:n]), p.steps[n:]...)
+	own(second.steps)
 	first.parts, second.parts = reduces(first.steps), reduces(second.steps)
 	first.dtype, first.chw, first.shown, first.undone = mem.Uint8, false, "hwc", true
 	first.at = known{c: in.c, tone: plain()}
@@ -29,37 +31,43 @@ func (p *Program) Cut(n int) (before, after *Program) {
 	return &first, &second
 }
 
-// halves are the steps on both sides of step n.
-func halves(steps []step, n int) (a, b []step) {
-	for i := 0; i < len(steps); i++ {
-		s := steps[i]
-		switch {
-		case s.span > 0:
-			ha, hb := halves(steps[i+1:i+1+s.span], n-i-1)
-			a, b = holding(a, s, ha), holding(b, s, hb)
-			i += s.span
-		case i >= n:
-			b = append(b, s)
-		default:
-			a = append(a, s)
-			if s.cost == converts {
-				b = append(b, s)
-			}
+// outside is n, or the number of the outermost container that step n is in.
+func (p *Program) outside(n int) int {
+	for i := 0; i < n && i < len(p.steps); i += 1 + p.steps[i].span() {
+		if n <= i+p.steps[i].span() {
+			return i
 		}
 	}
-	return a, b
+	return n
 }
 
-// holding appends a RandomApply with the operations that are left in it.
-func holding(to []step, head step, within []step) []step {
-	if len(within) == 0 {
-		return to
+// conversions are those of steps, what erases floats, and the containers that hold some.
+func conversions(steps []step) (out []step) {
+	for i := 0; i < len(steps); i++ {
+		s := steps[i]
+		if s.cost == converts || s.erases && s.in.tone.float {
+			out = append(out, s)
+		}
+		if len(s.holds) == 0 {
+			continue
+		}
+		at := len(out)
+		out = append(out, s)
+		out[at].holds = nil
+		for _, many := range s.holds {
+			part := conversions(steps[i+1 : i+1+many])
+			out = append(out, part...)
+			out[at].holds = append(out[at].holds, len(part))
+			i += many
+		}
+		if len(out) == at+1 {
+			out = out[:at]
+		}
 	}
-	head.span = len(within)
-	return append(append(to, head), within...)
+	return out
 }
 
-// Steps is the number of operations of the program: RandomApply counts, and so does
+// Steps is the number of operations of the program: a container counts, and so does
 // each operation in it.
 func (p *Program) Steps() int { return len(p.steps) }
 
@@ -77,10 +85,12 @@ func (p *Program) Settled() (n int, ok bool) {
 	return n, true
 }
 
-// output is how the kernel writes a picture of this tone.
-func (p *Program) output(t *tone) kernel.Output {
+// output is how the kernel writes the picture of a run.
+func (p *Program) output(r *run) kernel.Output {
 	if p.undone {
 		return kernel.Output{}
 	}
-	return t.output(p.chw)
+	out := r.tone.output(p.chw)
+	out.Erased = r.boxes()
+	return out
 }

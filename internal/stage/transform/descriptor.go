@@ -13,12 +13,16 @@ type descriptor struct {
 	name   string
 	params []string // by torchvision's names
 	build  func(a *arguments, number uint64) operation
+	hold   func(c *compiler, a *arguments, number uint64, ops []Op) container // for containers
+	each   bool                                                               // a container with one part for each operation in it, not one for all
+	one    bool                                                               // a container that does one of its parts
 
 	draws   bool // has a number of its own, under which it draws; see draw.go
 	cost    cost
 	resizes bool // may give a picture of another size
 	settled bool // gives the same bytes and channels for every key
 	reduces bool // is a measurer: its steps need numbers computed over all pixels
+	erases  bool // given floats, it changes them in the result: no pixel may move after it
 	slides  bool // draws, and commutes with a Resize after it, up to rounding
 
 	says    says     // how a choice is explained
@@ -36,6 +40,7 @@ type cost uint8
 const (
 	moves     cost = iota + 1 // pixels, to other places
 	resamples                 // pixels, to new values
+	colours                   // gives pixels new values, where they are
 	converts                  // the writing of the result: it only changes how numbers are made from bytes
 	held                      // the operations in it
 	nothing                   // leaves no trace in the program
@@ -45,10 +50,14 @@ const (
 type says uint8
 
 const (
-	silent says = iota + 1 // not at all
-	facts                  // as true and false
-	counts                 // as whole numbers: pixels or channels
-	region                 // as counts, of which the first are top, left, height and width of what is kept
+	silent     says = iota + 1 // not at all
+	facts                      // as true and false
+	counts                     // as whole numbers: pixels, channels, orders or parts
+	amounts                    // as numbers
+	order                      // as a list: the numbers are those of permutation, and have one name
+	operations                 // as lists: the operations of a policy and their magnitudes
+	mixture                    // as the weights of chains of operations, and their lists
+	region                     // as counts, of which the first are top, left, height and width of what is kept
 )
 
 // operation is one compiled transform.
@@ -82,7 +91,8 @@ type measured [4]float64
 // descriptor. A fact is 0 or 1; unused numbers are 0.
 type choice [mostNumbers]float64
 
-const mostNumbers = 6
+// mostNumbers is enough for the operations of the largest policies.
+const mostNumbers = 2*mostOps + 4
 
 // extent is a picture without its pixels.
 type extent struct {
@@ -109,12 +119,13 @@ func (c *choice) region(m margins) box {
 
 // known is what the compiler knows about the pictures at one point of the program.
 type known struct {
-	size        // zero: differs from picture to picture
-	c    int    // channels
-	tone tone   // how the numbers are made from the decoded bytes
-	wild bool   // tone's numbers depend on a random choice
-	by   string // the operation that made them floats
-	laid bool   // ToImage or PILToTensor has made a tensor of it
+	size          // zero: differs from picture to picture
+	c      int    // channels
+	tone   tone   // how the numbers are made from the decoded bytes
+	wild   bool   // tone's numbers depend on a random choice
+	by     string // the operation that made them floats
+	erased bool   // floats were erased: pixels can no longer move
+	laid   bool   // ToImage or PILToTensor has made a tensor of it
 }
 
 func (k *known) sized() bool { return k.w > 0 }
@@ -126,9 +137,13 @@ type run struct {
 	chain    kernel.Chain
 	tone     tone
 	key      rng.Key
-	measured measured // by the operation with number by, the last one that measured; -1: none
+	measured measured // by the operation at position by of the way, the last one that measured; -1: none
 	by       int
-	told     *[]Choice // nil: choices are not recorded
+	told     *[]Choice       // nil: choices are not recorded
+	way      []int           // the numbers of the steps that it takes, in order
+	turns    []int           // of the containers that follow is in
+	erased   []erasure       // floats
+	into     []kernel.Erased // memory for what the kernel is told of them
 }
 
 // at is the picture as it is now.
@@ -142,16 +157,17 @@ func (r *run) crop(b box) { r.chain.Crop(b.x, b.y, b.w, b.h) }
 // step is an operation at its position in a program.
 type step struct {
 	*descriptor
-	op   operation
-	in   known // what is known before it
-	span int   // for RandomApply: how many of the following steps are in it
+	op    operation
+	in    known // what is known before it
+	holds []int // for a container: how many of the following steps are in each part
+	owner uint8 // what its time counts for: its number, or that of what it is in, in Names
 }
 
-// through takes r through the steps from number from on, and returns how far: to
-// the end, or, with stop, to an operation that has to measure first.
+// through takes r along its way, from position from on, and returns how far: to the
+// end, or, with stop, to an operation that has to measure first.
 func (p *Program) through(r *run, from int, stop bool) (int, *errs.Error) {
-	for i := from; i < len(p.steps); i++ {
-		s := &p.steps[i]
+	for i := from; i < len(r.way); i++ {
+		s := &p.steps[r.way[i]]
 		if stop && s.reduces && i != r.by {
 			return i, nil
 		}
@@ -162,13 +178,10 @@ func (p *Program) through(r *run, from int, stop bool) (int, *errs.Error) {
 		if r.told != nil {
 			r.tell(s.descriptor, c)
 		}
-		if s.span > 0 && c[0] == 0 {
-			i += s.span
-			continue
-		}
+		r.chain.Owner = s.owner
 		if err := s.op.do(r, c); err != nil {
 			return i, err
 		}
 	}
-	return len(p.steps), nil
+	return len(r.way), nil
 }

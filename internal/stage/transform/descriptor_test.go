@@ -17,22 +17,30 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// exampleOf is a program of one operation, by its example, and how many steps are
-// in front of it: those that need floats get them.
-func exampleOf(t *testing.T, all []descriptor, d *descriptor) (*Program, int) {
+// exampleOf is a program of one operation, by its example, the same program without
+// it, and how many steps are in front of it: those that need floats get them, and
+// those that do nothing to colours get grey pictures.
+func exampleOf(t *testing.T, all []descriptor, d *descriptor) (p, plain *Program, front int) {
 	t.Helper()
 	op := Op{Name: d.name}
 	if err := json.Unmarshal([]byte(d.example), &op.Args); err != nil {
 		t.Fatalf("%s has no example: %v", d.name, err)
 	}
-	p, err := compile(all, "rgb", []Op{op}, "nhwc")
-	if err == nil {
-		return p, 0
+	var err error
+	for _, given := range []struct {
+		codec string
+		ops   []Op
+	}{{"rgb", nil}, {"rgb", []Op{{Name: "ToTensor"}}}, {"gray", nil}} {
+		if plain, err = compile(all, given.codec, given.ops, "nhwc"); err != nil {
+			t.Fatal(err)
+		}
+		p, err = compile(all, given.codec, append(given.ops, op), "nhwc")
+		if front = len(plain.steps); err == nil && (len(p.steps) > front || d.cost == nothing) {
+			return p, plain, front
+		}
 	}
-	if p, err = compile(all, "rgb", []Op{{Name: "ToTensor"}, op}, "nhwc"); err != nil {
-		t.Fatalf("%s: %v", d.name, err)
-	}
-	return p, 1
+	t.Fatalf("%s: its example does nothing, or %v", d.name, err)
+	return nil, nil, 0
 }
 
 // seen is what an operation does to one picture.
@@ -81,15 +89,12 @@ func checkDescriptors(t *testing.T, all []descriptor) {
 					t.Errorf("the name %q", name)
 				}
 			}
-			p, front := exampleOf(t, all, d)
+			p, plain, front := exampleOf(t, all, d)
 			if d.cost == nothing {
 				if d.name != "Compose" && len(p.steps) > front {
 					t.Error("it costs nothing, and leaves a trace")
 				}
 				return
-			}
-			if len(p.steps) <= front {
-				t.Fatal("its example does nothing")
 			}
 			s := &p.steps[front]
 			if s.descriptor != d && s.name != d.name {
@@ -98,10 +103,6 @@ func checkDescriptors(t *testing.T, all []descriptor) {
 			if _, ok := s.op.(measurer); ok != d.reduces {
 				t.Errorf("it reduces: %v, and it has measure: %v", d.reduces, ok)
 			}
-			plain, err := compile(all, "rgb", p.opsBefore(front), "nhwc")
-			if err != nil {
-				t.Fatal(err)
-			}
 			checkFacts(t, l, d, p, plain, in)
 			if d.draws && slides(t, l, all, d) != d.slides {
 				t.Errorf("it commutes with a Resize: %v in its descriptor, not by what it does", d.slides)
@@ -109,9 +110,6 @@ func checkDescriptors(t *testing.T, all []descriptor) {
 		})
 	}
 }
-
-// opsBefore is what exampleOf puts in front.
-func (p *Program) opsBefore(n int) []Op { return []Op{{Name: "ToTensor"}}[:n] }
 
 // checkFacts holds d to what p, its example, does for many keys. plain is what is in
 // front of it.
@@ -199,7 +197,7 @@ func TestChoicesNeverChange(t *testing.T) {
 		if all[i].says == silent {
 			continue
 		}
-		p, _ := exampleOf(t, all, &all[i])
+		p, _, _ := exampleOf(t, all, &all[i])
 		for place := range int64(8) {
 			choices, err := p.Explain(l, readSource(t, "wide.png"), rng.Sample(2, 1, place))
 			if err != nil {

@@ -11,14 +11,20 @@ import (
 // choices.json lock it, and it may never change:
 //
 //   - The operations that draw, as their descriptors say, are numbered 0, 1, 2, ...
-//     in the order in which they are written, RandomApply before the operations in it.
-//     Others have no number, so that adding a Normalize leaves every crop where it
+//     in the order in which they are written, a container (RandomApply, RandomChoice,
+//     RandomOrder) before the operations in it, all of which have their numbers,
+//     whichever it does. Others have no number, so that adding a Normalize leaves every crop where it
 //     was. Operation n draws with key.With(n).
 //   - RandomApply, RandomGrayscale and the flips act if Float64(0) < p.
+//   - RandomChoice does the first part whose sum of the probabilities so far is above
+//     Float64(0).
+//   - RandomOrder of n parts: Intn(0, n!) is the number of the order among all,
+//     sorted as texts are.
 //   - RandomCrop: the top is Intn(0, rows), the left Intn(1, columns), of all
 //     positions where the crop fits.
 //   - RandomResizedCrop: try t of 0 to 9 takes area, log ratio, top and left
 //     from the draws 4t, 4t+1, 4t+2 and 4t+3.
+//   - GaussianBlur: sigma is Float64(0) between its ends. RandomErasing: see erasing.go.
 //   - Any other operation documents its draws where it chooses.
 //
 // Arithmetic is float64, with every product rounded before it is added (no fused

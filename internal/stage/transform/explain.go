@@ -12,12 +12,31 @@ import (
 // "op" first, then the numbers that its descriptor names, in their order:
 //
 //	{"op": "RandomApply", "applied": true}                 what it holds follows if it was applied
+//	{"op": "RandomChoice", "chosen": 1}                    the second of what it holds follows
+//	{"op": "RandomOrder", "order": [2, 0, 1]}              what it holds follows, the third first
 //	{"op": "RandomHorizontalFlip", "flipped": true}
 //	{"op": "RandomResizedCrop", BOX, "to_height": 224, "to_width": 224, STORED}
 //	{"op": "RandomCrop", BOX, STORED}
 //	{"op": "Resize", "from_height": 300, "from_width": 451, "to_height": 256, "to_width": 384}
+//	{"op": "RandomResize", "from_height": 300, "from_width": 451, "to_height": 256, "to_width": 384}
 //	{"op": "Pad", "pad_left": 4, "pad_top": 4, "pad_right": 4, "pad_bottom": 4}
 //	{"op": "Grayscale", "channels": 1}
+//	{"op": "RandomInvert", "applied": true}                and of other operations with p
+//	{"op": "RandomChannelPermutation", "order": 312}       channel 1 of the result was channel 3, and so on
+//	{"op": "RandAugment", "operations": ["ShearX", "Equalize"], "magnitudes": [-0.09, 0]}     and of other policies
+//	{"op": "AugMix", "weights": [0.3, 0.7], "operations": [["Rotate"]], "magnitudes": [[3.3]]} weights: the picture's, and each chain's
+//	{"op": "ColorJitter", ADJUSTED, "order": 2143}         the second of ADJUSTED is done first
+//	{"op": "RandomPhotometricDistort", ADJUSTED, "contrast_first": 1, "order": 123}
+//	{"op": "RandomRotation", "angle": 12.5}                degrees, counterclockwise
+//	{"op": "RandomAffine", "angle": -3.25, "translate_x": 12, "translate_y": 0, "scale": 1.1, "shear_x": 0, "shear_y": 0}
+//	{"op": "RandomPerspective", CORNERS}
+//
+// CORNERS is where the four corners of the picture are moved, in whole pixels:
+// "top_left_x", "top_left_y", "top_right_x" and so on to "bottom_left_y". If they stay
+// where they are, nothing is done.
+//
+// ADJUSTED is "brightness", "contrast", "saturation" and "hue", the factors; 1 and, for the
+// hue, 0 change nothing.
 //
 // BOX is "top", "left", "height", "width": whole pixels of the picture that the
 // operation is given, after the operations before it and before its own padding. A
@@ -39,7 +58,7 @@ type Choice struct {
 // Value is one number or fact of a choice.
 type Value struct {
 	Name string // in snake case
-	Of   any    // bool; int, pixels or channels; float64, pixels of the stored picture
+	Of   any    // bool; int; []int, parts of a RandomOrder; float64, pixels of the stored picture or an amount; lists of a policy
 }
 
 // MarshalJSON writes the object above.
@@ -99,10 +118,25 @@ func (r *run) tell(d *descriptor, c choice) {
 		return
 	}
 	values := make([]Value, 0, len(d.numbers)+4)
+	switch d.says {
+	case operations:
+		names, magnitudes, _ := c.listed(0)
+		*r.told = append(*r.told, Choice{d.name, append(values, Value{d.numbers[0], names}, Value{d.numbers[1], magnitudes})})
+		return
+	case mixture:
+		weights, names, magnitudes := c.mixedLists()
+		*r.told = append(*r.told, Choice{d.name, append(values, Value{d.numbers[0], weights}, Value{d.numbers[1], names}, Value{d.numbers[2], magnitudes})})
+		return
+	}
 	for i, name := range d.numbers {
-		if d.says == facts {
+		switch d.says {
+		case order:
+			values = append(values, Value{name, permutation(int(c[0]), int(c[1]), nil)})
+		case facts:
 			values = append(values, Value{name, c[i] != 0})
-		} else {
+		case amounts:
+			values = append(values, Value{name, c[i]})
+		default:
 			values = append(values, Value{name, int(c[i])})
 		}
 	}

@@ -23,7 +23,8 @@ type golden struct {
 	Codec  string `json:"codec"`
 	Layout string `json:"layout"`
 	Ops    []Op   `json:"ops"`
-	Draw   *int   `json:"draw"` // of draws.json: the sample's key
+	Draw   *int   `json:"draw"`  // of draws.json: the sample's key
+	Place  *int   `json:"place"` // of choices.json: the sample's key
 	DType  string `json:"dtype"`
 	Shape  []int  `json:"shape"`
 	Offset int    `json:"offset"`
@@ -98,6 +99,9 @@ func TestEqualsTorchvision(t *testing.T) {
 			if c.Draw != nil {
 				d := draws[*c.Draw]
 				key = rng.Sample(d.Seed, d.Epoch, d.Place)
+			}
+			if c.Place != nil {
+				key = rng.Sample(2, 1, int64(*c.Place))
 			}
 			shape, got := whole(t, lane, p, readSource(t, c.Source), key)
 			if diff := cmp.Diff(c.Shape, shape); diff != "" || p.DType().String() != c.DType {

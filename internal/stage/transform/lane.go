@@ -54,7 +54,9 @@ type Lane struct {
 	decodes int64         // memory in bytes to decode other kinds
 	run     run
 	job     kernel.Job
+	shared  shared
 	between [2][]byte // pictures before operations that measure them
+	part    kernel.Pixels
 	timed   bool
 	garbage bool       // the memory of the last picture is garbage that should be collected
 	decoded bool       // the last picture was a JPEG

@@ -120,11 +120,14 @@ func TestNoAllocation(t *testing.T) {
 	}{
 		"rgb": {usual, jpeg},
 		"gray": {`[{"op":"RandomApply","transforms":[{"op":"Resize","size":70}]},{"op":"RandomCrop","size":64,"padding":4},
-			"RandomVerticalFlip","RandomHorizontalFlip",{"op":"CenterCrop","size":90}]`, jpeg},
-		"int":  {`[]`, []byte("17")},
-		"text": {`[]`, []byte("a caption")},
+			"RandomVerticalFlip","RandomHorizontalFlip",{"op":"CenterCrop","size":90},
+			{"op":"GaussianBlur","kernel_size":9},{"op":"RandomAdjustSharpness","sharpness_factor":2},"RandomErasing",
+			"ToTensor",{"op":"RandomErasing","value":"random"},{"op":"RandomErasing","value":0.3}]`, jpeg},
+		"policies": {`[{"op":"RandomResizedCrop","size":64},{"op":"RandAugment","num_ops":4},"TrivialAugmentWide",{"op":"AutoAugment","policy":"svhn"},{"op":"AugMix","mixture_width":2}]`, jpeg},
+		"int":      {`[]`, []byte("17")},
+		"text":     {`[]`, []byte("a caption")},
 	} {
-		p := mustCompile(t, codec, opsOf(t, c.ops), "")
+		p := mustCompile(t, strings.Replace(codec, "policies", "rgb", 1), opsOf(t, c.ops), "")
 		dst := make([]byte, 1<<20)
 		place := int64(0)
 		run := func() {
@@ -175,8 +178,8 @@ func TestNumbersOfOperations(t *testing.T) {
 			got = append(got, o.number)
 		}
 	}
-	if len(got) != 6 || p.steps[1].span != 3 || p.steps[3].span != 1 {
-		t.Fatalf("numbers %v, holding %d and %d", got, p.steps[1].span, p.steps[3].span)
+	if len(got) != 6 || p.steps[1].span() != 3 || p.steps[3].span() != 1 {
+		t.Fatalf("numbers %v, holding %d and %d", got, p.steps[1].span(), p.steps[3].span())
 	}
 	for i, n := range got {
 		if n != uint64(i) {

@@ -18,7 +18,7 @@ func reduces(steps []step) bool {
 }
 
 // finishParts is finish for such programs. src reads the first part.
-func (k *picture) finishParts(p *Program, l *Lane, src kernel.Job, dst []byte) *errs.Error {
+func (k *picture) finishParts(p *Program, l *Lane, src source, dst []byte) *errs.Error {
 	r := &l.run
 	k.reset(l)
 	for from, part := 0, 0; ; part++ {
@@ -26,16 +26,17 @@ func (k *picture) finishParts(p *Program, l *Lane, src kernel.Job, dst []byte) *
 		if err != nil {
 			return err
 		}
-		if next == len(p.steps) {
-			return l.kernel(src, p.output(&r.tone), dst)
+		if next == len(r.way) {
+			return l.kernel(src, p.output(r), dst)
 		}
 		at, buf := r.at(), &l.between[part%2]
 		*buf = slices.Grow((*buf)[:0], at.bytes())[:at.bytes()]
 		if err := l.kernel(src, kernel.Output{}, *buf); err != nil {
 			return err
 		}
-		src = kernel.Job{Src: kernel.Pixels{Pix: *buf, W: at.w, H: at.h, C: at.c}}
-		r.measured, r.by = p.steps[next].op.(measurer).measure(&src.Src), next
+		src = source{Job: kernel.Job{Src: kernel.Pixels{Pix: *buf, W: at.w, H: at.h, C: at.c}}}
+		l.part = src.Src // src itself would be allocated for every picture
+		r.measured, r.by = p.steps[r.way[next]].op.(measurer).measure(&l.part), next
 		r.chain.Reset(at.w, at.h, at.c)
 		from = next
 	}
@@ -48,7 +49,7 @@ func (e extent) bytes() int { return e.w * e.h * e.c }
 func (k *picture) partsScratch(p *Program, l *Lane, head *kernel.Header) (most int64) {
 	r := &l.run
 	k.reset(l)
-	for from := 0; from < len(p.steps); {
+	for from := 0; from < len(r.way); {
 		next, err := p.through(r, from, true)
 		if err != nil {
 			break // Begin has reported it

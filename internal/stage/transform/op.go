@@ -12,7 +12,7 @@ import (
 //
 //	{"op": "RandomResizedCrop", "size": [224, 224], "scale": [0.08, 1]}
 //
-// Compose and RandomApply have others under "transforms". Reading an Op checks only
+// Compose and containers, such as RandomApply, have others under "transforms". Reading an Op checks only
 // this form; Compile checks names and arguments, all at once.
 type Op struct {
 	Name string

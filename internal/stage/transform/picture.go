@@ -30,8 +30,7 @@ func (k *picture) begin(p *Program, l *Lane, encoded []byte, key rng.Key) (mem.S
 	if err := k.head(p, l, encoded); err != nil {
 		return nil, err
 	}
-	k.reset(l)
-	l.run.key = key
+	k.start(p, l, key)
 	if _, err := p.through(&l.run, 0, false); err != nil {
 		return nil, err
 	}
@@ -65,10 +64,18 @@ func (k *picture) head(p *Program, l *Lane, encoded []byte) *errs.Error {
 	return p.within(l.picture)
 }
 
+// start begins the run of a sample.
+func (k *picture) start(p *Program, l *Lane, key rng.Key) {
+	k.reset(l)
+	l.run.key, l.run.way = key, l.run.way[:0]
+	p.follow(&l.run, 0, len(p.steps))
+}
+
 // reset sets the run back to the picture as decoded.
 func (k *picture) reset(l *Lane) {
 	l.run.chain.Reset(l.picture.w, l.picture.h, k.channels())
 	l.run.tone, l.run.measured, l.run.by = plain(), measured{}, -1
+	l.run.erased = l.run.erased[:0]
 }
 
 // notPicture is the error of bytes that are not a picture with a readable size.
@@ -106,7 +113,7 @@ func (k *picture) finish(p *Program, l *Lane, dst []byte) *errs.Error {
 	if p.parts {
 		err = k.finishParts(p, l, src, dst)
 	} else {
-		err = l.kernel(src, p.output(&l.run.tone), dst)
+		err = l.kernel(src, p.output(&l.run), dst)
 	}
 	if err == nil && l.Then != nil {
 		l.Then()
@@ -114,10 +121,19 @@ func (k *picture) finish(p *Program, l *Lane, dst []byte) *errs.Error {
 	return err
 }
 
+// source is a job that reads a picture, or the region at of it.
+type source struct {
+	kernel.Job
+	at box // no width: all of it
+}
+
 // source is the job that reads the picture begun last, and, if timed, the time that
 // was spent on decoding it before.
-func (k *picture) source(l *Lane) (src kernel.Job, decoded time.Duration, _ *errs.Error) {
+func (k *picture) source(l *Lane) (src source, decoded time.Duration, _ *errs.Error) {
 	switch {
+	case l.shared.has(l.value, k.gray):
+		src.Src, src.at = l.shared.pixels, l.shared.at
+		return src, 0, nil
 	case k.stored != (size{}):
 		src.Src = kernel.Pixels{W: k.stored.w, H: k.stored.h, C: k.channels(), Pix: l.value}
 		return src, 0, nil
@@ -144,8 +160,11 @@ func (k *picture) source(l *Lane) (src kernel.Job, decoded time.Duration, _ *err
 }
 
 // kernel runs the steps of the run on what src reads.
-func (l *Lane) kernel(src kernel.Job, out kernel.Output, dst []byte) *errs.Error {
-	l.job = src
+func (l *Lane) kernel(src source, out kernel.Output, dst []byte) *errs.Error {
+	l.job = src.Job
+	if at := src.at; at.w > 0 {
+		l.run.chain.Within(at.x, at.y, at.w, at.h)
+	}
 	l.job.Steps, l.job.Out, l.job.Dst, l.job.Strict, l.job.Timed = l.run.chain.Steps(), out, dst, l.Strict, l.timed
 	err := l.Kernel.Run(&l.job)
 	l.garbage = l.garbage || l.Kernel.Garbage(&l.job)
@@ -153,6 +172,11 @@ func (l *Lane) kernel(src kernel.Job, out kernel.Output, dst []byte) *errs.Error
 		l.spent.Decode += s.Decode
 		l.spent.Pixels += s.All - s.Decode - s.Write
 		l.spent.Write += s.Write
+		for i, own := range s.Own {
+			l.spent.Own[i] += own
+			l.spent.Pixels -= own
+		}
+		l.spent.Pixels = max(0, l.spent.Pixels) // the parts are measured by another clock
 	}
 	if l.job.JPEG != nil {
 		l.decoded, l.way = err == nil, l.job.Way
@@ -167,6 +191,9 @@ func (l *Lane) kernel(src kernel.Job, out kernel.Output, dst []byte) *errs.Error
 // reserve waits until there is room for the memory that decoding takes, and returns
 // its size in bytes; 0 if it is within a lane's share.
 func (k *picture) reserve(p *Program, l *Lane) (n int64) {
+	if l.shared.has(l.value, k.gray) {
+		return 0 // Shared has asked for it
+	}
 	l.garbage = false
 	l.job = kernel.Job{Src: kernel.Pixels{W: l.picture.w, H: l.picture.h, C: k.channels()}}
 	var head *kernel.Header

@@ -50,7 +50,7 @@ type replay struct {
 // do is one choice, by its numbers alone.
 func (r *replay) do(s said) error {
 	switch s.op() {
-	case "RandomApply":
+	case "RandomApply", "RandomChoice", "RandomOrder": // what they do follows
 	case "RandomHorizontalFlip":
 		if s.yes("flipped") {
 			r.map2(r.p.W, r.p.H, func(x, y int) (int, int) { return r.p.W - 1 - x, y })
@@ -63,12 +63,16 @@ func (r *replay) do(s said) error {
 		if s.yes("gray") {
 			r.gray(r.p.C)
 		}
-	case "Grayscale":
+	case "Grayscale", "RGB":
 		r.gray(s.whole("channels"))
-	case "Pad":
+	case "Pad", "RandomZoomOut":
+		if s.op() == "RandomZoomOut" {
+			defer func(mode string) { r.mode = mode }(r.mode)
+			r.mode = "constant"
+		}
 		left, top := s.whole("pad_left"), s.whole("pad_top")
 		r.region(-left, -top, left+r.p.W+s.whole("pad_right"), top+r.p.H+s.whole("pad_bottom"), r.mode)
-	case "Resize":
+	case "Resize", "RandomResize", "RandomShortestSize", "ScaleJitter":
 		if s.whole("from_width") != r.p.W || s.whole("from_height") != r.p.H {
 			return fmt.Errorf("%v of a picture of %d x %d", s, r.p.W, r.p.H)
 		}
@@ -83,9 +87,76 @@ func (r *replay) do(s said) error {
 		r.fill = 0
 		r.region(s.whole("left"), s.whole("top"), s.whole("width"), s.whole("height"), "constant")
 		r.fill = fill
+	case "GaussianBlur":
+		return r.apply(kernel.Step{Op: kernel.OpBlur, W: 3, H: 5, N: math.Exp(-1 / (2 * s["sigma"].(float64) * s["sigma"].(float64)))})
+	case "RandomErasing":
+		return r.apply(kernel.Step{
+			Op: kernel.OpErase, X: s.whole("left"), Y: s.whole("top"), W: s.whole("width"), H: s.whole("height"), Fill: [3]uint8{r.fill, r.fill, r.fill},
+		})
+	case "RandAugment", "TrivialAugmentWide", "AutoAugment":
+		return r.augment(s.op(), s["operations"], s["magnitudes"])
+	case "AugMix":
+		return r.augMix(s)
 	default:
-		return fmt.Errorf("a choice of %q", s.op())
+		return r.recolour(s)
 	}
+	return nil
+}
+
+// recolour is the choices of colours. Those that need an argument have that of parts.
+func (r *replay) recolour(s said) error {
+	adjust := func(order string) error {
+		for _, digit := range order {
+			i := digit - '1'
+			if err := r.apply(kernel.Step{Op: kernel.OpBrightness + kernel.Op(i), N: s[adjusted()[i]].(float64)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	permute := func(order string) error {
+		to := [3]uint8{0, 1, 2}
+		for i := range order {
+			to[i] = order[i] - '1'
+		}
+		return r.apply(kernel.Step{Op: kernel.OpPermute, Perm: to})
+	}
+	simple := map[string]kernel.Step{
+		"RandomInvert": {Op: kernel.OpInvert}, "RandomAutocontrast": {Op: kernel.OpAutocontrast}, "RandomEqualize": {Op: kernel.OpEqualize},
+		"RandomAdjustSharpness": {Op: kernel.OpSharpness, N: 2.5}, "RandomPosterize": {Op: kernel.OpPosterize, N: 3}, "RandomSolarize": {Op: kernel.OpSolarize, N: 90},
+	}
+	if warps[s.op()] != "" {
+		return r.warp(s)
+	}
+	switch step, ok := simple[s.op()]; {
+	case ok && s.yes("applied"):
+		return r.apply(step)
+	case ok:
+		return nil
+	case s.op() == "RandomChannelPermutation":
+		return permute(fmt.Sprint(s.whole("order")))
+	case s.op() == "ColorJitter":
+		return adjust(fmt.Sprint(s["order"]))
+	case s.op() == "RandomPhotometricDistort":
+		order := "1342"
+		if s["contrast_first"] == 1.0 {
+			order = "1234"
+		}
+		if err := adjust(order); err != nil {
+			return err
+		}
+		return permute(fmt.Sprint(s["order"]))
+	}
+	return fmt.Errorf("a choice of %q", s.op())
+}
+
+// apply is a step that keeps the size.
+func (r *replay) apply(step kernel.Step) error {
+	q := kernel.Pixels{Pix: make([]byte, len(r.p.Pix)), W: r.p.W, H: r.p.H, C: r.p.C}
+	if err := r.lane.Run(&kernel.Job{Src: r.p, Steps: []kernel.Step{step}, Dst: q.Pix}); err != nil {
+		return err
+	}
+	r.p = q
 	return nil
 }
 
@@ -182,6 +253,16 @@ var parts = []string{
 	`{"op":"Resize","size":33FILTER}`, `{"op":"Resize","size":[31,18]FILTER}`, `{"op":"Resize","size":20,"max_size":27FILTER}`,
 	`{"op":"RandomApply","transforms":["RandomVerticalFlip",{"op":"RandomCrop","size":12,"pad_if_needed":trueMODE},{"op":"RandomApply","p":0.5,"transforms":["RandomHorizontalFlip"]}]}`,
 	`{"op":"Compose","transforms":["Identity",{"op":"Pad","padding":1MODE}]}`,
+	`{"op":"RandAugment","num_ops":3,"magnitude":25}`, `{"op":"TrivialAugmentWide","interpolation":"bilinear","fill":[9,50,200]}`,
+	`{"op":"AutoAugment","policy":"cifar10"}`, `{"op":"AutoAugment","policy":"svhn"}`, `{"op":"AugMix","severity":9}`,
+	`"RandomInvert"`, `"RandomAutocontrast"`, `"RandomEqualize"`, `{"op":"RandomPosterize","bits":3}`, `{"op":"RandomSolarize","threshold":90}`,
+	`{"op":"RandomAdjustSharpness","sharpness_factor":2.5}`, `{"op":"GaussianBlur","kernel_size":[3,5]}`, `{"op":"RandomErasing","value":FILLED,"scale":[0,0.5]}`,
+	`"RandomChannelPermutation"`, `"RandomPhotometricDistort"`, `{"op":"ColorJitter","brightness":0.9,"contrast":0.9,"saturation":[0,3],"hue":0.5}`,
+	`{"op":"RandomResize","min_size":9,"max_size":60FILTER}`, `{"op":"RandomShortestSize","min_size":[12,33,50],"max_size":55FILTER}`,
+	`{"op":"ScaleJitter","target_size":[50,40],"scale_range":[0.3,1.5]FILTER}`, `{"op":"RandomZoomOut","side_range":[1,1.5],"p":0.8FILL}`, `"RGB"`,
+	`{"op":"RandomChoice","transforms":["RandomVerticalFlip",{"op":"Pad","padding":[0,3]MODE},{"op":"Compose","transforms":[{"op":"CenterCrop","size":20},"RandomHorizontalFlip"]},"Identity"],"p":[1,2,2,1]}`,
+	`{"op":"RandomOrder","transforms":[{"op":"Pad","padding":[4,0,1,2]MODE},{"op":"RandomApply","transforms":["RandomVerticalFlip",{"op":"CenterCrop","size":30}]},"RandomHorizontalFlip",
+		{"op":"RandomChoice","transforms":[{"op":"Resize","size":25FILTER},{"op":"RandomOrder","transforms":[{"op":"Resize","size":[20,26]FILTER},{"op":"CenterCrop","size":24}]}]}]}`,
 }
 
 // drawProgram gives the operations of a program, and what a replay must know.
@@ -189,11 +270,13 @@ func drawProgram(t *rapid.T, from []string) (string, replay) {
 	r := replay{
 		mode:   rapid.SampledFrom([]string{"constant", "edge", "reflect", "symmetric"}).Draw(t, "mode"),
 		fill:   rapid.Byte().Draw(t, "fill"),
-		filter: rapid.SampledFrom([]kernel.Filter{kernel.Bilinear, kernel.Nearest}).Draw(t, "filter"),
+		filter: rapid.SampledFrom([]kernel.Filter{kernel.Bilinear, kernel.Nearest, kernel.Bicubic, kernel.NearestExact}).Draw(t, "filter"),
 	}
 	ops := strings.Join(rapid.SliceOfN(rapid.SampledFrom(from), 0, 5).Draw(t, "ops"), ",")
+	ops = strings.ReplaceAll(ops, "FILLED", fmt.Sprint(r.fill))
 	ops = strings.ReplaceAll(ops, "MODE", fmt.Sprintf(`,"padding_mode":%q,"fill":%d`, r.mode, r.fill))
-	ops = strings.ReplaceAll(ops, "FILTER", fmt.Sprintf(`,"interpolation":%q`, [...]string{"bilinear", "nearest"}[r.filter]))
+	ops = strings.ReplaceAll(ops, "FILL", fmt.Sprintf(`,"fill":%d`, r.fill))
+	ops = strings.ReplaceAll(ops, "FILTER", fmt.Sprintf(`,"interpolation":%q`, [...]string{"bilinear", "nearest", "bicubic", "nearest-exact"}[r.filter]))
 	return "[" + ops + "]", r
 }
 

@@ -88,7 +88,7 @@ func buildRandomResizedCrop(a *arguments, number uint64) operation {
 }
 
 func (o *randomResizedCrop) plan(k *known) (operation, *problem) {
-	if k.tone.float && o.filter != kernel.Nearest {
+	if k.tone.float && o.filter.Smooth() {
 		return nil, before("RandomResizedCrop", k)
 	}
 	k.size = o.to
@@ -191,7 +191,7 @@ func (o *resize) plan(k *known) (operation, *problem) {
 			return nil, problemf("", "Resize would make pictures of %d x %d pixels", to.w, to.h)
 		}
 	}
-	if k.tone.float && o.filter != kernel.Nearest {
+	if k.tone.float && o.filter.Smooth() {
 		return nil, before("Resize", k)
 	}
 	k.size = to

@@ -1,24 +1,33 @@
 package transform
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/kernel"
+)
 
 // A program is one job of the kernel, in which rows go through all operations at
-// once, so no operation has a time of its own. Only the decoder, the pixels, and
-// the writing of rows can be told apart: Divide assigns each to the operations that
-// cause it.
+// once. Colours, and operations that read the whole picture, have times of their own.
+// Of the others only the decoder, the pixels, and the writing of rows can be told apart:
+// Divide assigns each to the operations that cause it.
 
 // Timed turns the timing of the lane's pictures on or off.
 func (l *Lane) Timed(on bool) { l.timed, l.spent = on, Spent{} }
 
-// Spent is where the time of pictures went: decoding; resampling, cropping and
-// other moving of pixels; writing the result as numbers.
-type Spent struct{ Decode, Pixels, Write time.Duration }
+// Spent is where the time of pictures went: decoding; resampling, cropping and other
+// moving of pixels; writing the result as numbers; colours and operations that read the
+// whole picture, each by its number in Names.
+type Spent struct {
+	Decode, Pixels, Write time.Duration
+	Own                   [kernel.Owners]time.Duration
+}
 
 // Names are the operations of a program as they are written, in order: those that
-// do something. The operations in Compose are listed, those in RandomApply are not.
+// do something. The operations in Compose are listed, those in containers are not.
 func (p *Program) Names() []string {
 	var names []string
-	for i := 0; i < len(p.steps); i += 1 + p.steps[i].span {
+	for i := 0; i < len(p.steps); i += 1 + p.steps[i].span() {
 		names = append(names, p.steps[i].name)
 	}
 	return names
@@ -34,7 +43,7 @@ func (p *Program) Divide(l *Lane, into []time.Duration) ([]time.Duration, bool) 
 		return into[:0], false
 	}
 	var many [nothing + 1]int
-	for i := 0; i < len(p.steps); i += 1 + p.steps[i].span {
+	for i := 0; i < len(p.steps); i += 1 + p.steps[i].span() {
 		many[p.cost(i)]++
 	}
 	pixels := resamples
@@ -42,13 +51,13 @@ func (p *Program) Divide(l *Lane, into []time.Duration) ([]time.Duration, bool) 
 		pixels = moves
 	}
 	into = into[:0]
-	for i := 0; i < len(p.steps); i += 1 + p.steps[i].span {
-		var d time.Duration
+	for i := 0; i < len(p.steps); i += 1 + p.steps[i].span() {
+		d := l.spent.Own[p.steps[i].owner]
 		switch c := p.cost(i); c {
 		case pixels:
-			d = l.spent.Pixels / time.Duration(many[c])
+			d += l.spent.Pixels / time.Duration(many[c])
 		case converts:
-			d = l.spent.Write / time.Duration(many[c])
+			d += l.spent.Write / time.Duration(many[c])
 		}
 		into = append(into, d)
 	}
@@ -56,10 +65,24 @@ func (p *Program) Divide(l *Lane, into []time.Duration) ([]time.Duration, bool) 
 	return into, true
 }
 
-// cost is the cost of step i; for RandomApply, of the first step in it.
+// cost is the cost of step i. For a container, it is the one of its steps that gets the
+// largest share of what has no time of its own.
 func (p *Program) cost(i int) cost {
-	for p.steps[i].descriptor.cost == held {
-		i++
+	in := p.steps[i : i+1+p.steps[i].span()]
+	for _, c := range []cost{resamples, moves, converts} {
+		if slices.ContainsFunc(in, func(s step) bool { return s.cost == c }) {
+			return c
+		}
 	}
 	return p.steps[i].descriptor.cost
+}
+
+// own sets the owners of a program's steps.
+func own(steps []step) {
+	owner := uint8(0) // below mostOps, which is below kernel.Owners
+	for i := 0; i < len(steps); owner++ {
+		for end := i + 1 + steps[i].span(); i < end; i++ {
+			steps[i].owner = owner
+		}
+	}
 }

@@ -128,7 +128,7 @@ func (o *convert) plan(k *known) (operation, *problem) {
 	k.laid = true
 	if o.float {
 		k.by = o.name
-	} else if !o.undoes(&k.tone) || k.wild {
+	} else if !o.undoes(&k.tone) || k.wild || k.erased {
 		return nil, problemf("leave both conversions out: pictures are uint8 unless they are converted",
 			"float32 can become uint8 only if it came from uint8 with the same scale, with nothing in between")
 	}
@@ -313,6 +313,24 @@ func (o *gray) canon(b []byte) []byte {
 		return fmt.Appendf(b, "random gray %d %x", o.number, math.Float64bits(o.p))
 	}
 	return fmt.Appendf(b, "gray %d", o.c)
+}
+
+// rgb is RGB: a grey picture gets three channels, which are equal.
+type rgb struct{ gray }
+
+func describeRGB() descriptor {
+	return descriptor{
+		name: "RGB", cost: moves, says: counts, numbers: []string{"channels"}, example: `{}`,
+		build: func(a *arguments, _ uint64) operation { return &rgb{gray{name: a.op.Name, c: 3}} },
+	}
+}
+
+func (o *rgb) plan(k *known) (operation, *problem) {
+	if k.c == 3 {
+		return nil, nil
+	}
+	k.c = 3
+	return o, nil
 }
 
 // before is the problem of an operation that needs bytes and comes after the

@@ -4,8 +4,8 @@
 //
 // Names, arguments, defaults and random distributions are those of torchvision v2,
 // and so are the results: uint8 within 1 of its antialiased result on the same
-// region, float32 within 1e-6 of what those bytes give. "nearest" is its NEAREST
-// for tensors. Operations that would give other numbers are rejected by Compile,
+// region, float32 within 1e-6 of what those bytes give. "nearest" and "nearest-exact"
+// are its own for tensors. Operations that would give other numbers are rejected by Compile,
 // with what to write instead.
 //
 //	program, err := transform.Compile("rgb", ops, "")  // once per field
@@ -19,7 +19,8 @@
 // be cut before any operation (Cut). Fields that are not pictures have other kinds
 // of programs: a number, a text, an array whose shape is stored beside the values
 // or in each of them (Described).
-// values or told by each of them (Described).
+//
+// Mix is for whole batches: it chooses, and others mix the rows.
 package transform
 
 import (
@@ -108,6 +109,7 @@ func compile(catalog []descriptor, codecName string, ops []Op, layout string) (*
 		p.at.c = 1
 	}
 	p.steps = c.list(ops, "", &p.at)
+	own(p.steps)
 	p.parts = reduces(p.steps)
 	c.checkCount(p.steps)
 	if err := report(c.problems); err != nil {

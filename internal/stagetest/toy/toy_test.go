@@ -154,7 +154,7 @@ func TestSamplesThatAreNotStored(t *testing.T) {
 		t.Errorf("%v, %v, %s", err, numbers, l.Digest())
 	}
 	s.Dataset.Format = "elsewhere"
-	if _, err := open(t, s, formats); errs.CodeOf(err) != errs.Unsupported || !strings.Contains(err.Error(), "elsewhere") {
+	if _, err := open(t, s, formats); errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), "elsewhere") {
 		t.Errorf("%v", err)
 	}
 }

@@ -16,24 +16,26 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
-// Config is one measurement. Of the limits the one that is reached first ends
-// it; with none it goes on for DefaultTime.
+// Config is one measurement. The first limit that is reached ends it; without a limit it
+// runs for DefaultTime.
 type Config struct {
-	// Spec is what is loaded. Without fields, Chain decides.
-	Spec  spec.Spec
-	Chain Chain
+	// Spec is what is loaded. If it has no fields, Chain decides.
+	Spec    spec.Spec
+	Formats []dataset.Format // nil: dataset.Formats()
+	Chain   Chain
 
 	Epochs  int64
 	Samples int64
 	Time    time.Duration
-	// StepTime is how long a training step is pretended to take per batch; 0:
-	// batches are let go at once.
+	// StepTime is the length of the simulated training step per batch; 0: batches are
+	// released at once.
 	StepTime time.Duration
 
 	Indexing func(done, total int64, what string) // may be nil
@@ -46,7 +48,7 @@ const DefaultTime = 10 * time.Second
 
 // Stage is what one stage did.
 type Stage struct {
-	BusySeconds float64 `json:"busy_s"` // summed over those who do it
+	BusySeconds float64 `json:"busy_s"` // summed over all workers of the stage
 	PerSampleUS float64 `json:"us_per_sample"`
 	Bytes       int64   `json:"bytes,omitempty"`
 }
@@ -106,7 +108,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
 	begin := time.Now()
-	l, err := loader.Open(ctx, shared, spec, loader.Options{})
+	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: c.Formats})
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +145,11 @@ func stage(s stats.StageSnapshot, samples int64) Stage {
 func Complete(ctx context.Context, c Config) (spec.Spec, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
-	l, err := loader.Open(ctx, shared, c.Spec, loader.Options{Progress: c.Indexing})
+	stored := c.Spec
+	if len(stored.Fields) == 0 {
+		stored.BatchTransform = nil // it mixes what the Chain makes
+	}
+	l, err := loader.Open(ctx, shared, stored, loader.Options{Formats: c.Formats, Progress: c.Indexing})
 	if err != nil {
 		return spec.Spec{}, err
 	}
@@ -232,7 +238,7 @@ func (c *Config) consume(ctx context.Context, l *loader.Loader, r *Report, begin
 	}
 }
 
-// pretend is a training step: the accelerator works and the processor does not.
+// pretend simulates a training step: the accelerator works and the processor does not.
 func pretend(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// Chain is what is done to the pictures of a dataset whose Spec names no fields:
-// the usual chain of training, RandomResizedCrop and RandomHorizontalFlip.
+// Chain is the processing of pictures if the Spec names no fields: the usual transforms
+// of training, RandomResizedCrop and RandomHorizontalFlip.
 type Chain struct {
 	Size  int  // side of the result, pixels; 0: 224
 	Float bool // normalised float32 instead of bytes
@@ -36,8 +36,8 @@ func (c Chain) ops() []transform.Op {
 	return ops
 }
 
-// Fields are one field of pictures, and one of labels where there is one, of
-// those that a dataset has. Pictures of several kinds are one field.
+// Fields are one field of pictures and, if the dataset has labels, one of labels.
+// Pictures of several kinds are one field.
 func (c Chain) Fields(have []spec.Field) []spec.Field {
 	var images []string
 	var out, rest []spec.Field

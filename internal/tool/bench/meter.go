@@ -9,8 +9,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 )
 
-// meter counts what this process takes: processor time from now on, and the
-// most memory. One at a time runs in a process.
+// meter measures this process: processor time from now on, and peak memory. Only one may
+// run in a process at a time.
 type meter struct {
 	cpu  time.Duration
 	stop context.CancelFunc
@@ -18,8 +18,8 @@ type meter struct {
 	pss  atomic.Int64 // bytes, the most that was seen
 }
 
-// pssEvery is how often memory is looked at: a look walks the page tables, about
-// 1 ms for 200 MB.
+// pssEvery is how often memory is read: one reading walks the page tables, which takes
+// about 1 ms for 200 MB.
 const pssEvery = 200 * time.Millisecond
 
 func startMeter() *meter {
@@ -51,8 +51,8 @@ func (m *meter) look() {
 // used is the processor time since the start.
 func (m *meter) used() time.Duration { return stats.ProcessCPU() - m.cpu }
 
-// end stops the looking; peakRSS and peakPSS are bytes, 0 where the system does
-// not say.
+// end stops the readings; peakRSS and peakPSS are in bytes, 0 if the system does not
+// say.
 func (m *meter) end() (peakRSS, peakPSS int64) {
 	m.stop()
 	<-m.done

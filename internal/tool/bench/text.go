@@ -47,7 +47,7 @@ func (r *Report) title() string {
 	return out
 }
 
-// WriteStages writes where the time went, one line a stage.
+// WriteStages writes where the time went, one line per stage.
 func (r *Report) WriteStages(w io.Writer) error {
 	sum := 0.0
 	for _, s := range r.Stages {

@@ -9,13 +9,13 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/orders"
 )
 
-// Report is what two things have in common, and what not.
+// Report is what two things have in common, and what differs.
 type Report struct {
 	A    string `json:"a"`
 	B    string `json:"b"`
 	Kind Kind   `json:"kind"`
 	Same bool   `json:"same"` // nothing differs
-	// SameStream says that states or receipts are of one stream, wherever in it.
+	// SameStream says that states or receipts are of one stream, at any position.
 	SameStream  bool     `json:"same_stream"`
 	Differences []string `json:"differences,omitempty"`
 
@@ -24,11 +24,11 @@ type Report struct {
 	Lists   *Lists   `json:"lists,omitempty"`
 }
 
-// shown is how many ids, or parts, are written out; all are counted.
+// shown is how many ids, or parts, are listed; all are counted.
 const shown = 8
 
-// Diff compares two things of one kind. With the order of a Spec, it also says what
-// is between two states; the order may be nil.
+// Diff compares two things of one kind. Given the order of a Spec, it also says what is
+// between two states; the order may be nil.
 func Diff(a, b *Thing, in *orders.Orders) (*Report, error) {
 	if a.Kind != b.Kind {
 		return nil, errs.New(errs.Config, "%q is a %s and %q is a %s: only two of the same kind can be compared", a.Name, a.Kind, b.Name, b.Kind)
@@ -102,7 +102,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// some is the first few texts, and how many more there are.
+// some lists the first few texts, and how many more there are.
 func some[T any](all []T, total int64) string {
 	var out []string
 	for _, v := range all[:min(len(all), shown)] {

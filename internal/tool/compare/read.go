@@ -1,5 +1,5 @@
-// Package compare says whether two saved things are of one stream: two states,
-// two receipts, or two lists of ids; and if not, where they first part.
+// Package compare reports whether two saved things are of one stream: two states, two
+// receipts, or two lists of ids; and if not, where they first differ.
 package compare
 
 import (
@@ -16,8 +16,8 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stream"
 	"github.com/stoker-data/stoker/internal/tool/orders"
 )
 
@@ -37,11 +37,11 @@ type Thing struct {
 	Kind Kind
 
 	state    state
-	receipts []loader.Receipt
+	receipts []stream.Receipt
 	list     list
 }
 
-// Read reads a file and finds out what it holds.
+// Read reads a file and detects its kind.
 func Read(path string) (*Thing, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func Read(path string) (*Thing, error) {
 }
 
 // ReadReceipts reads a file of one receipt, or a list of them.
-func ReadReceipts(path string) ([]loader.Receipt, error) {
+func ReadReceipts(path string) ([]stream.Receipt, error) {
 	t, err := Read(path)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func parseValues(text []byte) (values []json.RawMessage, err error) {
 	for {
 		var v json.RawMessage
 		err := d.Decode(&v)
-		if err == io.EOF { //nolint:errorlint // the end, and not an error within
+		if err == io.EOF { //nolint:errorlint // the end, not an error in the middle
 			return values, nil
 		}
 		if err != nil {
@@ -124,7 +124,7 @@ func parseValues(text []byte) (values []json.RawMessage, err error) {
 	}
 }
 
-// isReceipt looks at a value, or the first of a list.
+// isReceipt reports whether a value, or the first of a list, is a receipt.
 func isReceipt(v json.RawMessage) bool {
 	var all []json.RawMessage
 	if json.Unmarshal(v, &all) == nil && len(all) > 0 {
@@ -144,15 +144,15 @@ func (t *Thing) parseReceipts(values []json.RawMessage) error {
 		each = append(each, all...)
 	}
 	for i, v := range each {
-		var r loader.Receipt
+		var r stream.Receipt
 		if !isReceipt(v) {
 			return errs.New(errs.Config, "receipt %d of %d is not a receipt", i, len(each))
 		}
 		if err := json.Unmarshal(v, &r); err != nil {
 			return errs.New(errs.Config, "receipt %d is damaged: %s", i, err).Try("save what loader.receipt() returns unchanged")
 		}
-		if r.Version != loader.ReceiptVersion {
-			return errs.New(errs.Incompatible, "receipt %d has version %d, but this release reads %d", i, r.Version, loader.ReceiptVersion).
+		if r.Version != stream.ReceiptVersion {
+			return errs.New(errs.Incompatible, "receipt %d has version %d, but this release reads %d", i, r.Version, stream.ReceiptVersion).
 				Try("use the release of stoker that wrote it")
 		}
 		t.receipts = append(t.receipts, r)

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stream"
 )
 
 func (r *Report) receipts(a, b *Thing) error {
@@ -62,14 +62,14 @@ func jsonSeed(seed uint64) string {
 	return string(text)
 }
 
-// parts is the parts of receipts, sorted, those that follow one another put
-// together: where a run was cut does not matter.
-func parts(receipts []loader.Receipt) (out []loader.ReceiptPart) {
-	var all []loader.ReceiptPart
+// parts is the sorted parts of receipts, with consecutive ones joined: it does not
+// matter where a run was interrupted.
+func parts(receipts []stream.Receipt) (out []stream.ReceiptPart) {
+	var all []stream.ReceiptPart
 	for _, r := range receipts {
 		all = append(all, r.Parts...)
 	}
-	slices.SortStableFunc(all, func(a, b loader.ReceiptPart) int {
+	slices.SortStableFunc(all, func(a, b stream.ReceiptPart) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
 	for _, p := range all {
@@ -87,8 +87,8 @@ func parts(receipts []loader.Receipt) (out []loader.ReceiptPart) {
 	return out
 }
 
-// part says in what the first parts that are unequal differ.
-func (r *Report) part(a, b loader.ReceiptPart) {
+// part describes the first two parts that differ.
+func (r *Report) part(a, b stream.ReceiptPart) {
 	switch {
 	case a.Epoch != b.Epoch || a.From != b.From || a.To != b.To || a.Rank != b.Rank || a.World != b.World:
 		r.differ("the first parts that differ are %s in A, %s in B", name(a), name(b))
@@ -102,6 +102,6 @@ func (r *Report) part(a, b loader.ReceiptPart) {
 	}
 }
 
-func name(p loader.ReceiptPart) string {
+func name(p stream.ReceiptPart) string {
 	return fmt.Sprintf("epoch %d, items %d to %d, rank %d of %d", p.Epoch, p.From, p.To, p.Rank, p.World)
 }

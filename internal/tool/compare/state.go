@@ -10,19 +10,19 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stream"
 	"github.com/stoker-data/stoker/internal/tool/orders"
 )
 
-// state is a State as it was written: samplers have other keys than loaders.
+// state is a State as it was written: samplers have different keys from loaders.
 type state struct {
 	epoch, position int64
-	keys            map[string]any // the others; numbers as they are written
-	whole           loader.State
+	keys            map[string]any // the other keys; numbers as they were written
+	whole           stream.State
 }
 
-// meaning is a key in words; one that is not here speaks for itself.
+// meaning describes keys in words; the others are clear by themselves.
 var meaning = map[string]string{
 	"version":  "version of the state",
 	"dataset":  "dataset (digest of names, sizes and labels)",
@@ -120,15 +120,15 @@ func (r *Report) states(a, b *state, in *orders.Orders) error {
 	return nil
 }
 
-// fits says why a state is not of a Spec's order; what is done to the samples
-// does not matter.
+// fits says why a state is not of a Spec's order; it ignores what is done to the
+// samples.
 func fits(in *orders.Orders, s *state) error {
 	st := s.whole
 	st.Pipeline = in.Pipeline()
 	return in.Check(st)
 }
 
-// keys compares what both have under every key, and below order under its own.
+// keys compares the values of every key, and those below order one by one.
 func (r *Report) keys(a, b map[string]any, prefix string) {
 	both := maps.Clone(a)
 	maps.Copy(both, b)
@@ -149,8 +149,8 @@ func (r *Report) keys(a, b map[string]any, prefix string) {
 	}
 }
 
-// word is a value as it is compared. A state leaves out what has its default:
-// that is not the same as null, but as good.
+// word is a value for comparison. A state omits values that have their default, which is
+// not null but equal to it.
 func word(v any) string {
 	if v == nil {
 		return "not set"
@@ -159,7 +159,8 @@ func word(v any) string {
 	return string(text)
 }
 
-// longest is the bytes of a value that are shown: a state of usual size, whole.
+// longest is how many bytes of a value are shown: enough for a whole state of usual
+// size.
 const longest = 400
 
 func shorten(text string) string {
@@ -193,7 +194,7 @@ func between(in *orders.Orders, from, to *state) *Between {
 		if epoch == to.epoch {
 			end = to.position
 		}
-		grouped := e.Batches() || e.Packed()
+		grouped := e.Batches() || e.Rows()
 		out.Batches = out.Batches || e.Batches()
 		out.Items += max(0, end-begin)
 		for i := begin; i < end && len(out.First) < shown; i++ {

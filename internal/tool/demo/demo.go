@@ -13,6 +13,7 @@ package demo
 
 import (
 	"context"
+	"embed"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,9 +38,9 @@ import (
 	"github.com/stoker-data/stoker/testdata/photos"
 )
 
-// Count is how many pictures a demo has unless it is told otherwise: enough to
-// load for a second, few enough to be made in three on a slow machine. The
-// kernel without C takes twenty times as long for each.
+// Count is the default number of pictures of a demo: enough to load for a second, few
+// enough to make in three on a slow machine. The kernel without C takes twenty times as
+// long for each.
 func Count() int {
 	if kernel.Target() == "go" {
 		return 100
@@ -46,10 +48,16 @@ func Count() int {
 	return 1000
 }
 
-// recipe names the way pictures are made; another one makes them anew.
-const recipe = "stoker demo 1"
+// light is the two large photographs, compressed more (djpeg | cjpeg -quality 80 -optimize):
+// 0.28 MB of every engine instead of 0.80. The demo shrinks them and adds grain.
+//
+//go:embed light/*.jpg
+var light embed.FS
 
-// manifest is what a finished dataset says of itself.
+// recipe names the way pictures are made; if it changes, they are made anew.
+const recipe = "stoker demo 2"
+
+// manifest describes a finished dataset.
 type manifest struct {
 	Recipe string `json:"recipe"`
 	Count  int    `json:"count"`
@@ -65,14 +73,14 @@ type Dataset struct {
 	Made  bool // by this call
 }
 
-// Progress is told how many pictures are made; calls come from one goroutine at
-// a time.
+// Progress is called with the number of pictures made so far, by one goroutine at a
+// time.
 type Progress func(done, total int)
 
-// Prepare is the dataset of count pictures below dir: the one that is there, if
-// every byte of it is right, or else made anew. Two that prepare the same one at
-// once do not disturb each other. What an interrupted one leaves is removed by
-// the next after an hour.
+// Prepare returns the dataset of count pictures below dir: the existing one if every
+// byte of it is right, otherwise a new one. Two calls that prepare the same dataset at
+// once do not disturb each other. What an interrupted call leaves behind, a call more
+// than an hour later removes.
 func Prepare(ctx context.Context, dir string, count int, progress Progress) (Dataset, error) {
 	final := filepath.Join(dir, fmt.Sprintf("demo-%d", count))
 	if m, err := check(ctx, final, count); err == nil {
@@ -99,9 +107,9 @@ func Prepare(ctx context.Context, dir string, count int, progress Progress) (Dat
 	return Dataset{Root: filepath.Join(final, "photos"), Count: m.Count, Bytes: m.Bytes, Made: true}, nil
 }
 
-// publish puts a finished dataset in its place, unless a whole one has come to
-// be there meanwhile. A damaged one is moved away in one step, so that of two
-// who find it nobody removes what the other has just put there.
+// publish renames a finished dataset to its final name, unless a complete one has
+// appeared there meanwhile. A damaged one is moved away in one step, so that of two
+// processes that find it, neither removes what the other has just put there.
 func publish(ctx context.Context, tmp, final string, count int) error {
 	for range 5 {
 		err := os.Rename(tmp, final)
@@ -128,7 +136,7 @@ func unwritable(dir string, err error) error {
 		Try("free some space there (100 MB), or set STOKER_CACHE to a writable folder")
 }
 
-// sweep removes what demos that were killed left behind.
+// sweep removes what killed demos left behind.
 func sweep(dir string) {
 	left, _ := filepath.Glob(filepath.Join(dir, "demo-*.tmp"))
 	for _, old := range left {
@@ -138,7 +146,7 @@ func sweep(dir string) {
 	}
 }
 
-// check reads a dataset and holds it against its manifest.
+// check reads a dataset and compares it with its manifest.
 func check(ctx context.Context, dir string, count int) (manifest, error) {
 	raw, err := source.ReadFile(filepath.Join(dir, "manifest.json"))
 	if err != nil {
@@ -178,16 +186,21 @@ func digest(sums []uint64) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// names are the photographs, and with them the classes.
+// names are the photographs, which are also the classes.
 func names() ([]string, error) {
-	entries, err := photos.Files.ReadDir(".")
+	small, err := photos.Small.ReadDir(".")
+	if err != nil {
+		return nil, err
+	}
+	large, err := light.ReadDir("light")
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, e := range entries {
+	for _, e := range append(small, large...) {
 		out = append(out, strings.TrimSuffix(e.Name(), ".jpg"))
 	}
+	slices.Sort(out)
 	return out, nil
 }
 
@@ -210,7 +223,7 @@ func makeAll(ctx context.Context, dir string, count int, progress Progress) (man
 		return manifest{}, err
 	}
 	var made, bytes atomic.Int64
-	told := make(chan struct{}, 1) // one goroutine at a time tells
+	told := make(chan struct{}, 1) // one goroutine at a time reports progress
 	sums := make([]uint64, count)
 	err = format.Each(ctx, count, func(i int) error {
 		jpeg, err := picture(sources[i%len(sources)], i)
@@ -249,7 +262,10 @@ func makeAll(ctx context.Context, dir string, count int, progress Progress) (man
 
 // decoded is one of the photographs as pixels.
 func decoded(name string) (kernel.Pixels, error) {
-	raw, err := photos.Files.ReadFile(name)
+	raw, err := photos.Small.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		raw, err = light.ReadFile("light/" + name)
+	}
 	if err != nil {
 		return kernel.Pixels{}, err
 	}
@@ -263,9 +279,9 @@ func decoded(name string) (kernel.Pixels, error) {
 	return p, lane.Run(&kernel.Job{JPEG: raw, Dst: p.Pix})
 }
 
-// grain puts back what zooming smooths away: the noise of a sensor, of the same
-// brightness in all channels. Without it files of this size in pixels have a
-// third of the bytes of a camera's.
+// grain adds what zooming smooths away: the noise of a sensor, of the same brightness in
+// all channels. Without it, files of this size in pixels have a third of the bytes of a
+// camera's.
 func grain(pix []byte, key rng.Key) {
 	strength := int32(key.Uniform(drawISO, 8, 32))
 	var bits uint64
@@ -299,15 +315,14 @@ const (
 // seed of all pictures.
 const seed = 6
 
-// picture makes picture i from its photograph: a box of it, zoomed, perhaps
-// flipped, encoded.
+// picture makes picture i from its photograph: a random box, zoomed, perhaps flipped,
+// and encoded.
 func picture(from kernel.Pixels, i int) ([]byte, error) {
 	key := rng.New(seed).With(uint64(i))
 	area := key.Uniform(drawArea, 130_000, 260_000)
 	aspect := math.Exp(key.Uniform(drawAspect, math.Log(2.0/3), math.Log(3.0/2)))
 	w, h := int(math.Sqrt(area*aspect)), int(math.Sqrt(area/aspect))
-	// Pixels of the result to one of the photograph, on a side: as few as the
-	// photograph is large enough for.
+	// The smallest zoom, result over photograph per side, with which the box fits.
 	least := max(float64(w)/float64(from.W), float64(h)/float64(from.H))
 	zoom := max(least, math.Exp(key.Uniform(drawZoom, math.Log(0.4), math.Log(0.9))))
 	bw, bh := min(from.W, int(float64(w)/zoom)), min(from.H, int(float64(h)/zoom))

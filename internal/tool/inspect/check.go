@@ -16,7 +16,7 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/format/tar"
+	"github.com/stoker-data/stoker/internal/stage/format/suffix"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
@@ -28,7 +28,7 @@ type checker struct {
 	all      bool // decode
 	also     func(id int64, s *format.Sample) error
 	each     func(Seen) error
-	kinds    map[string]string // of fields, where not their names tell
+	kinds    map[string]string // of fields, if their names do not say
 	programs map[string]*transform.Program
 	limit    int64     // pixels of a picture; 0: the usual
 	workers  sync.Pool // *worker
@@ -174,15 +174,15 @@ func (k *checker) add(seen []found, err error) {
 	}
 }
 
-// goesOn says that a picture is whole and that nothing but bytes after its last block is
-// odd about it: training and stats pass over these.
+// goesOn reports whether a picture is complete, and only bytes after its last block are
+// unusual: training and stats ignore them.
 func goesOn(err error) bool {
 	var trailing kernel.TrailingError
 	return errors.As(err, &trailing)
 }
 
-// read reads and checks one sample, all fields of it; the first thing that is
-// wrong is its error, and only if nothing is, what is odd.
+// read reads and checks all fields of one sample. The first damage is its error; if
+// there is none, the first oddity is.
 func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, bad error) {
 	if err := w.reader.Read(ctx, id, nil, &w.sample); err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, 
 		seen = append(seen, out)
 		if err != nil && goesOn(err) {
 			if odd == nil {
-				odd = format.Place(k.ds, err, id, f)
+				odd = format.Locate(k.ds, err, id, f)
 			}
 			err = nil
 		}
@@ -205,12 +205,12 @@ func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, 
 			err = k.each(Seen{ID: id, Field: f, Kind: out.kind, Width: out.w, Height: out.h})
 		}
 		if err != nil && bad == nil {
-			bad = format.Place(k.ds, err, id, f)
+			bad = format.Locate(k.ds, err, id, f)
 		}
 	}
 	if k.also != nil && bad == nil {
 		if err := k.also(id, &w.sample); err != nil {
-			bad = format.Place(k.ds, err, id, nil)
+			bad = format.Locate(k.ds, err, id, nil)
 		}
 	}
 	if bad == nil {
@@ -242,14 +242,14 @@ func (k *checker) field(w *worker, f *format.Field) (found, error) {
 		out.h, out.w = int64(shape[0]), int64(shape[1])
 	case "number":
 		out.isValue = true
-		out.value, _ = decode.Int(f.Data) // Begin has read it
+		out.value, _ = decode.Int(f.Data) // Begin has read the header
 	}
 	if !k.all || out.kind != "image" {
 		return out, nil
 	}
 	n := shape.Elems()
 	w.dst, w.lane.Beside = mem.Sized(w.dst, n), int64(n)
-	w.lane.Then = func() { mem.Trim(&w.dst) } // nobody looks at it
+	w.lane.Then = func() { mem.Trim(&w.dst) } // the pixels are not used
 	err = p.Finish(w.lane, w.dst)
 	mem.Trim(&w.dst)
 	if way, ok := w.lane.Way(); ok {
@@ -258,8 +258,7 @@ func (k *checker) field(w *worker, f *format.Field) (found, error) {
 	return out, err
 }
 
-// kind is what a field is: an array where the format knows it, or what its name
-// says.
+// kind is the kind of a field: an array if the format knows it, otherwise by its name.
 func (k *checker) kind(f *format.Field) string {
 	if typed, ok := k.ds.(format.Typed); ok && !f.IsInt {
 		if t, ok := typed.Type(f.Name); ok && t.DType != mem.Object {
@@ -272,8 +271,8 @@ func (k *checker) kind(f *format.Field) string {
 	return kindOf(f)
 }
 
-// kinds is what a loader takes fields for, in formats whose columns may be called
-// anything: an id there is no number, and an image may be raw.
+// kinds is how a loader treats fields, in formats whose columns may have any name:
+// there, a column "id" is not a number, and an image may be raw.
 func (r *Report) kinds() map[string]string {
 	if r.kind.ByName {
 		return nil
@@ -297,11 +296,11 @@ func (k *checker) array(f *format.Field) error {
 	return errs.New(errs.Damaged, "an array of %s %v has %d bytes", t.DType, t.Shape, len(f.Data))
 }
 
-// kindOf is what a field should be, by its name: as WebDataset decodes it, or one of
+// kindOf is the kind that a field's name suggests: as WebDataset decodes it, or one of
 // the two fields of a folder.
 func kindOf(f *format.Field) string {
-	switch kind := tar.KindOf(f.Name); kind {
-	case tar.Image, tar.Number, tar.Text, tar.JSON:
+	switch kind := suffix.Of(f.Name); kind {
+	case suffix.Image, suffix.Number, suffix.Text, suffix.JSON:
 		return string(kind)
 	}
 	switch f.Name[strings.LastIndexByte(f.Name, '.')+1:] {

@@ -14,7 +14,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/wire"
@@ -32,11 +31,12 @@ const DefaultCheck = 1000
 // Config is one inspection.
 type Config struct {
 	Dataset spec.Dataset
-	Sources []source.Scheme // nil: dataset.Sources()
-	Check   int64           // samples that are read; 0: DefaultCheck; less than 0: none
-	All     bool            // read and decode all of them
-	Decode  bool            // decode those that are read
-	// Share reads so much of the dataset, more than 0 and less than 1, instead of Check.
+	Formats []dataset.Format // nil: dataset.Formats()
+	Sources []source.Scheme  // nil: dataset.Sources()
+	Check   int64            // samples that are read; 0: DefaultCheck; less than 0: none
+	All     bool             // read and decode all of them
+	Decode  bool             // decode those that are read
+	// Share, between 0 and 1, is the share of the dataset to read instead of Check.
 	Share float64
 
 	// Opened is called with the dataset before a sample is read; it may be nil.
@@ -69,7 +69,7 @@ type Range struct {
 	Max    int64 `json:"max"`
 }
 
-// Field is what is known of one stored name.
+// Field describes one stored name.
 type Field struct {
 	Name    string           `json:"name"`
 	Kind    string           `json:"kind"`             // image, number, text, json, array or bytes
@@ -77,7 +77,8 @@ type Field struct {
 	Shape   []int            `json:"shape,omitempty"`  // of an array; -1: differs from sample to sample
 	Present int64            `json:"present"`          // in so many of the checked samples
 	Formats map[string]int64 `json:"images,omitempty"` // JPEG, PNG, ...
-	// Decoders is which decoder took how many JPEGs, where they were decoded: kernel.Way.
+	// Decoders counts, by kernel.Way, the JPEGs that each decoder decoded, if they were
+	// decoded.
 	Decoders map[string]int64 `json:"decoders,omitempty"`
 	Bytes    *Range           `json:"bytes,omitempty"`
 	Pixels   *Range           `json:"pixels,omitempty"`
@@ -108,34 +109,34 @@ type Report struct {
 	Decoded bool          `json:"decoded"` // else headers and end marks
 	Damaged int64         `json:"damaged"`
 	Damage  []*wire.Error `json:"damage,omitempty"` // by sample, the first maxDamage
-	// Trailing counts samples with a JPEG that is whole and whose data go on after its last
-	// block, which is not damage: where pictures were decoded.
+	// Trailing counts samples with a complete JPEG whose data continue after its last
+	// block, if pictures were decoded. That is not damage.
 	Trailing int64         `json:"trailing"`
 	GoOn     []*wire.Error `json:"trailing_samples,omitempty"` // by sample, the first maxDamage
-	// Broken are the ids of all damaged samples, rising.
+	// Broken are the ids of all damaged samples, in ascending order.
 	Broken []int64 `json:"-"`
 
-	Objects []Object `json:"objects,omitempty"` // of an HDF5 file
-	Notes   []string `json:"notes,omitempty"`
-	Python  string   `json:"python"` // lines to paste
+	Objects []format.Object `json:"objects,omitempty"` // of an HDF5 file
+	Notes   []string        `json:"notes,omitempty"`
+	Python  string          `json:"python"` // lines to paste
 
 	stored    []string // names of what the samples have
-	zipped    bool     // .npz files, whose arrays have names: the files of a dataset are all of one kind
+	first     string   // name of the first stored file
 	kind      format.Format
 	delivered []dataset.Column // what a loader makes of them unasked
 }
 
-// maxDamage bounds the damage that is told in full.
+// maxDamage is how much damage is described in full.
 const maxDamage = 1000
 
-// maxNumbered is how many classes without names are counted: larger numbers are ids
-// and not classes.
+// maxNumbered is how many classes without names are counted: larger numbers are ids, not
+// classes.
 const maxNumbered = 1 << 16
 
-// Run inspects a dataset. What is damaged in it is in the report; an error is
-// what kept it from being inspected.
+// Run inspects a dataset. The report describes damage; an error means that the dataset
+// could not be inspected.
 func Run(ctx context.Context, c Config) (*Report, error) {
-	l, err := dataset.Open(ctx, spec.Spec{Dataset: c.Dataset}, dataset.Options{Sources: c.Sources, Progress: c.Indexing, Stored: true})
+	l, err := dataset.Open(ctx, spec.Spec{Dataset: c.Dataset}, dataset.Options{Formats: c.Formats, Sources: c.Sources, Progress: c.Indexing, Stored: true})
 	if err != nil {
 		return nil, err
 	}
@@ -155,11 +156,15 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if err := r.check(ctx, c, l.Dataset(), c.choice(l.Len())); err != nil {
 		return nil, err
 	}
-	r.Python = pythonLines(c.Dataset, r)
+	d := c.Dataset
+	if r.kind.Rows != format.RowsHold {
+		d = r.namesFiles(ctx, c, l)
+	}
+	r.Python = pythonLines(d, l.Parts[0], r)
 	return r, nil
 }
 
-// fromIndex is what is known without reading a sample.
+// fromIndex is the part of the report that needs no sample.
 func fromIndex(c Config, l *dataset.Collection) *Report {
 	x := l.Dataset().Index()
 	r := &Report{
@@ -174,7 +179,9 @@ func fromIndex(c Config, l *dataset.Collection) *Report {
 		size, _ := x.Stamp(f)
 		r.Bytes += size
 	}
-	r.zipped = x.Files() > 0 && strings.HasSuffix(strings.ToLower(string(x.Name(0))), ".npz")
+	if x.Files() > 0 {
+		r.first = string(x.Name(0))
+	}
 	for _, name := range x.Classes() {
 		r.Classes = append(r.Classes, Class{Name: name})
 	}
@@ -226,7 +233,7 @@ func (c Config) choice(n int64) []int64 {
 	return ids
 }
 
-// Err is the error that a command ends with when there is damage, or nil.
+// Err is the error with which a command ends if there is damage; nil if there is none.
 func (r *Report) Err() error {
 	if r.Damaged == 0 {
 		return nil

@@ -80,7 +80,7 @@ func TestPythonLines(t *testing.T) {
 		},
 		{
 			spec.Dataset{Path: spec.Paths{"a.npz"}, Columns: []spec.Column{{Name: "x"}, {Name: "y", From: "labels"}}},
-			Report{Format: "npy", zipped: true, delivered: []dataset.Column{{Name: "x"}, {Name: "y"}}},
+			Report{Format: "npy", first: "a.NPZ", delivered: []dataset.Column{{Name: "x"}, {Name: "y"}}},
 			[]string{`stoker.NpyDataset("a.npz", fields=["x", stoker.Field("y", source="labels")])`, "for batch in loader:"},
 		},
 		{
@@ -119,12 +119,9 @@ func TestPythonLines(t *testing.T) {
 			[]string{`stoker.LinesDataset("a.jsonl")`, "for batch in loader:"},
 		},
 	} {
-		for _, f := range dataset.Formats() {
-			if f.Name == c.report.Format {
-				c.report.kind = f.Format
-			}
-		}
-		got := pythonLines(c.dataset, &c.report)
+		all := dataset.Formats()
+		kind := all[slices.IndexFunc(all, func(f dataset.Format) bool { return f.Name == c.report.Format })]
+		got := pythonLines(c.dataset, kind, &c.report)
 		for _, want := range c.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("no %s in\n%s", want, got)

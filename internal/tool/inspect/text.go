@@ -13,7 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
-// How much of long lists the text shows.
+// How many entries of long lists the text shows.
 const (
 	shownClasses = 5
 	shownDamage  = 10
@@ -51,11 +51,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "\n%s\n", r.verdict())
 	for _, e := range r.Damage[:min(len(r.Damage), shownDamage)] {
-		fmt.Fprintf(w, "  %s: %s", e.Where, e.What)
-		if e.Cause != "" {
-			fmt.Fprintf(w, ": %s", e.Cause)
-		}
-		fmt.Fprintln(w)
+		fmt.Fprintf(w, "  %s\n", e.Line())
 	}
 	if more := r.Damaged - shownDamage; more > 0 {
 		fmt.Fprintf(w, "  and %s more (--json lists them)\n", show.Number(float64(more)))
@@ -83,7 +79,7 @@ func (r *Report) classLines(line func(name, format string, a ...any)) {
 	line("", "least: %s", list(by[len(by)-shownClasses:]))
 }
 
-// writeFields writes one line a field, as far as samples were read.
+// writeFields writes one line per field, for the samples that were read.
 func (r *Report) writeFields(w io.Writer) error {
 	if r.Checked == 0 {
 		return nil
@@ -121,8 +117,8 @@ func (r *Report) writeFields(w io.Writer) error {
 	return nil
 }
 
-// writeDecoders says of fields with JPEGs that stoker's own decoder does not take, how many
-// they are.
+// writeDecoders reports, for fields with JPEGs, how many stoker's own decoder does not
+// decode.
 func (r *Report) writeDecoders(w io.Writer) error {
 	for _, f := range r.Fields {
 		others := f.Decoders[kernel.WayLibjpeg.String()] + f.Decoders[kernel.WayGo.String()]
@@ -160,7 +156,7 @@ func sizes(r *Range) string {
 	return show.Size(r.Min) + " / " + show.Size(r.Median) + " / " + show.Size(r.Max)
 }
 
-// WriteTrailing tells of pictures whose data go on after their last block.
+// WriteTrailing reports pictures whose data continue after their last block.
 func (r *Report) WriteTrailing(w io.Writer) {
 	if r.Trailing == 0 {
 		return
@@ -175,7 +171,7 @@ func (r *Report) WriteTrailing(w io.Writer) {
 	}
 }
 
-// verdict says what was checked, and what that came to.
+// verdict says what was checked, and the result.
 func (r *Report) verdict() string {
 	if r.Checked == 0 {
 		return "No sample was read: --check N reads some, --all decodes everything."

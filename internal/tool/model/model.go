@@ -14,7 +14,7 @@ import "math"
 // Job is one training loop, per batch. Times are seconds.
 type Job struct {
 	Step     float64 // the trainer between getting a batch and asking for the next
-	Hand     float64 // the trainer taking a batch that is ready: unpickling, mapping
+	Take     float64 // the trainer taking a batch that is ready: unpickling, mapping
 	Trainer  float64 // processor time of the trainer a batch, on this machine's cores
 	CPU      float64 // one batch in a worker: on a core
 	Blocked  float64 // one batch in a worker: neither on a core nor waiting for one
@@ -36,7 +36,7 @@ type Bound struct {
 
 // The names of bounds.
 const (
-	Trainer = "trainer" // step and hand-over
+	Trainer = "trainer" // step, and taking a batch
 	Workers = "workers" // a batch's time in a worker, by the workers
 	Cores   = "cores"   // processor time of workers and trainer, by the cores
 	Shared  = "shared"  // what all workers share
@@ -48,7 +48,7 @@ func (j Job) Bounds() []Bound {
 		return []Bound{{Trainer, j.Step + j.Batch()}}
 	}
 	b := []Bound{
-		{Trainer, j.Step + j.Hand},
+		{Trainer, j.Step + j.Take},
 		{Workers, j.Batch() / float64(j.Workers)},
 		{Shared, j.Shared},
 	}
@@ -100,14 +100,14 @@ func (j Job) Needed() float64 {
 	if j.Batch() <= 0 {
 		return 0
 	}
-	return j.Batch() / (j.Step + j.Hand)
+	return j.Batch() / (j.Step + j.Take)
 }
 
 // Free is the cores that are left beside a trainer that never waits; at least a
 // quarter of one, since the kernel gives everybody a turn.
 func (j Job) Free() float64 {
 	busy := 0.0
-	if s := j.Step + j.Hand; s > 0 {
+	if s := j.Step + j.Take; s > 0 {
 		busy = j.Trainer / s
 	}
 	return max(0.25, j.Cores-busy)

@@ -11,7 +11,7 @@ import (
 func drawn(t *rapid.T) Job {
 	seconds := rapid.Float64Range(0, 2)
 	return Job{
-		Step: seconds.Draw(t, "step"), Hand: rapid.Float64Range(0, 0.01).Draw(t, "hand"), Trainer: seconds.Draw(t, "trainer"),
+		Step: seconds.Draw(t, "step"), Take: rapid.Float64Range(0, 0.01).Draw(t, "take"), Trainer: seconds.Draw(t, "trainer"),
 		CPU: seconds.Draw(t, "cpu"), Blocked: seconds.Draw(t, "blocked"), Threads: seconds.Draw(t, "threads"), Shared: seconds.Draw(t, "shared"),
 		Workers: rapid.IntRange(0, 40).Draw(t, "workers"), Cores: rapid.Float64Range(0.5, 64).Draw(t, "cores"), Prefetch: rapid.IntRange(1, 8).Draw(t, "prefetch"),
 		First: seconds.Draw(t, "first"), Batches: float64(rapid.IntRange(0, 1000).Draw(t, "batches")),
@@ -61,7 +61,7 @@ func TestCheaperIsNotSlower(t *testing.T) {
 		j := drawn(t)
 		share := rapid.Float64Range(0, 1)
 		less := j
-		for _, part := range []*float64{&less.Step, &less.Hand, &less.Trainer, &less.CPU, &less.Blocked, &less.Threads, &less.Shared, &less.First} {
+		for _, part := range []*float64{&less.Step, &less.Take, &less.Trainer, &less.CPU, &less.Blocked, &less.Threads, &less.Shared, &less.First} {
 			*part *= share.Draw(t, "left")
 		}
 		less.Cores /= max(share.Draw(t, "cores"), 0.1)

@@ -13,18 +13,18 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/dataset"
-	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stream"
 )
 
 // Orders is the order of a Spec, in the world and for the rank that it names.
 // Close it.
-type Orders struct{ *loader.Stream }
+type Orders struct{ *stream.Stream }
 
-// Open indexes the dataset where that has not been done, and reads nothing else.
+// Open indexes the dataset if necessary, and reads nothing else.
 func Open(ctx context.Context, spec spec.Spec, indexing func(done, total int64, what string)) (*Orders, error) {
-	s, err := loader.OpenStream(ctx, spec, dataset.Options{Progress: indexing})
+	s, err := stream.Open(ctx, spec, dataset.Options{Progress: indexing})
 	if err != nil {
 		return nil, err
 	}
@@ -39,15 +39,15 @@ type Step struct {
 	Rank     int64   `json:"rank"`
 	World    int64   `json:"world_size"`
 	IDs      []int64 `json:"ids"`
-	// Valid is false for padding; nil where there is none.
+	// Valid is false for padding; nil if there is none.
 	Valid []bool `json:"valid,omitempty"`
-	// From is the first token of each run, where rows are packed and a sample was
-	// split; nil elsewhere.
+	// From is the first token of each run, in rows of runs if a sample was split;
+	// otherwise nil.
 	From []int64 `json:"from,omitempty"`
 }
 
-// Walk calls fn with so many steps of an epoch from one on; count 0: all there
-// are. The Step is fn's until it returns.
+// Walk calls fn with count steps of an epoch from the given one on; count 0: all
+// remaining ones. fn may use the Step until it returns.
 func (o *Orders) Walk(ctx context.Context, epoch, first, count int64, fn func(*Step) error) error {
 	if err := o.hasStep(epoch, first); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (o *Orders) slice(epoch int64) (order.Epoch, order.Slice) {
 	return e, order.Slice{N: e.Len(), Batch: o.Stride() / world, World: world, Rank: int64(spec.Rank), Tail: spec.Order.Tail}
 }
 
-// hasStep says what is wrong with an epoch or a step that does not exist.
+// hasStep is the error of an epoch or a step that does not exist.
 func (o *Orders) hasStep(epoch, step int64) error {
 	if epoch < 0 || step < 0 {
 		return errs.New(errs.Config, "epoch %d, step %d: both count from 0", epoch, step)
@@ -122,14 +122,14 @@ func (o *Orders) hasStep(epoch, step int64) error {
 }
 
 // Explain says what a step contains, and why: files, boxes, flips.
-func (o *Orders) Explain(epoch, step int64) (*loader.Explanation, error) {
+func (o *Orders) Explain(epoch, step int64) (*stream.Explanation, error) {
 	if err := o.hasStep(epoch, step); err != nil {
 		return nil, err
 	}
 	return o.Stream.Explain(epoch, step*o.Stride())
 }
 
-// Digest is what two machines compare to know that they have the same order.
+// Digest is what two machines compare to find out whether they have the same order.
 type Digest struct {
 	Dataset string          `json:"dataset"`
 	Seed    uint64          `json:"seed"`
@@ -140,7 +140,7 @@ type Digest struct {
 	Sum     order.Sum       `json:"sum"`
 }
 
-// summed is the items that one core adds up at a time: enough that a batch by
+// summed is the number of items that one core adds up at a time: enough that a batch by
 // length opens its window once, few enough to stop soon.
 const summed = 1 << 16
 

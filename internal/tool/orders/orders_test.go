@@ -16,10 +16,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/transform"
+	"github.com/stoker-data/stoker/internal/stream"
 )
 
 func synthetic(samples int64, size int) spec.Spec {
@@ -245,19 +245,19 @@ func TestVerdictText(t *testing.T) {
 	o := open(t, synthetic(10, 2))
 	defer o.Close()
 	st := o.State(0, 0)
-	part := func(epoch, from, to int64) loader.ReceiptPart {
-		p := loader.ReceiptPart{Epoch: epoch, From: from, To: to, World: 1}
+	part := func(epoch, from, to int64) stream.ReceiptPart {
+		p := stream.ReceiptPart{Epoch: epoch, From: from, To: to, World: 1}
 		p.Sum, p.Samples = o.Epoch(epoch).Sum(from, to)
 		return p
 	}
-	for want, parts := range map[string][]loader.ReceiptPart{
+	for want, parts := range map[string][]stream.ReceiptPart{
 		"nothing was received\n": nil,
 		"epoch 0: items 0 to 10 of 10; 10 samples were received, and the plan has 10\nall that was received":            {part(0, 0, 6), part(0, 6, 10)},
 		"epoch 0: items 0 to 4, 6 to 10 of 10; 8 samples were received, and the plan has 8\n":                           {part(0, 0, 4), part(0, 6, 10)},
 		"an epoch before the last is not covered completely\n":                                                          {part(0, 0, 4), part(1, 0, 2)},
 		"wrong: epoch 0: items 2 to 4 were delivered twice, to 1 and to 1 ranks\nthese receipts differ from the plan\n": {part(0, 0, 4), part(0, 2, 6)},
 	} {
-		v := o.Verify([]loader.Receipt{{Version: loader.ReceiptVersion, Dataset: st.Dataset, Seed: st.Seed, Order: st.Order, Parts: parts}})
+		v := o.Verify([]stream.Receipt{{Version: stream.ReceiptVersion, Dataset: st.Dataset, Seed: st.Seed, Order: st.Order, Parts: parts}})
 		var text bytes.Buffer
 		if err := WriteVerdict(&text, v); err != nil || !strings.Contains(text.String(), want) {
 			t.Errorf("%v: no %q in\n%s", err, want, text.String())

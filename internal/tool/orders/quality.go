@@ -9,31 +9,31 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// Judgement is how well one order mixes, and how sequential it reads.
+// Judgement is how well one order mixes, and how sequentially it reads.
 type Judgement struct {
 	Order string `json:"order"` // in words
 	Mine  bool   `json:"spec"`  // the Spec's own; else one to compare it with
 
-	// Mixing, of the samples of one global batch.
+	// Mixing of the samples of one global batch.
 	Displacement float64 `json:"displacement"`
 	Entropy      float64 `json:"shard_entropy"`
 	ChiSquared   float64 `json:"chi_squared_deviations"`
 	Neighbours   float64 `json:"neighbours"`
 
-	// Reading, of all batches that are under way at once.
+	// Reading of all batches that are in work at once.
 	Open  float64   `json:"open_shards"`
 	Run   float64   `json:"run_samples"`
 	Reads []Reading `json:"reads"`
 }
 
-// Reading is what a cluster of so many nodes reads in an epoch, in times the
-// data, where a node reads each shard it touches whole.
+// Reading is what a cluster of that many nodes reads in an epoch, as a multiple of the
+// data, if a node reads each shard that it touches completely.
 type Reading struct {
 	World int64   `json:"world_size"`
 	Times float64 `json:"times"`
 }
 
-// Quality is the Spec's order beside others over the same samples.
+// Quality compares the Spec's order with others over the same samples.
 type Quality struct {
 	Samples int64       `json:"samples"`
 	Shards  int         `json:"shards"` // 0: every file is a sample
@@ -44,21 +44,21 @@ type Quality struct {
 	Advice  []string    `json:"advice"`
 }
 
-// What shuffle block is where a Spec says nothing more.
+// The defaults of shuffle block.
 const (
 	usualStreams = 8
 	usualWindow  = 10_000
 )
 
-// Quality measures an epoch of the Spec, and for comparison full, block where
-// there are shards, and none.
+// Quality measures an epoch of the Spec and, for comparison, full, block (if there are
+// shards) and none.
 func (o *Orders) Quality(epoch int64) (*Quality, error) {
 	if epoch < 0 {
 		return nil, errs.New(errs.Config, "there is no epoch %d", epoch)
 	}
 	own, shards := o.Spec(), o.Shards()
 	q := &Quality{Samples: o.Len(), Shards: len(shards), Epoch: epoch, Batch: o.Stride()}
-	if e := o.Epoch(epoch); e.Batches() || e.Packed() { // an item is several samples
+	if e := o.Epoch(epoch); e.Batches() || e.Rows() { // an item is several samples
 		q.Batch = (q.Batch*e.Places() + e.Len() - 1) / e.Len()
 	}
 	q.Ahead = q.Batch * int64(own.Deliver.Prefetch+1)
@@ -96,7 +96,7 @@ func (q *Quality) judge(name string, p order.Plan, shards []int64) Judgement {
 	return j
 }
 
-// describe is an order in a few words.
+// describe describes an order in a few words.
 func describe(s spec.Spec) string {
 	o := s.Order
 	var parts []string
@@ -128,16 +128,16 @@ func describe(s spec.Spec) string {
 	return strings.Join(parts, ", ")
 }
 
-// Limits beyond which there is something to say.
+// Limits beyond which advise comments.
 const (
 	telling   = 3.0 // standard deviations of chi-squared: one epoch in 700 by chance
-	tooFew    = 0.9 // of the entropy that full has
-	scattered = 3.0 // times the shards that block has open
+	tooFew    = 0.9 // as a share of full's entropy
+	scattered = 3.0 // as a multiple of block's open shards
 	wasteful  = 1.5 // times the data
-	clustered = 8   // nodes of the cluster that is spoken of
+	clustered = 8   // nodes of the cluster in the text
 )
 
-// advise says what the table means for whoever has to choose.
+// advise adds what the table means for choosing an order.
 func (q *Quality) advise() {
 	mine := q.Orders[0]
 	say := func(format string, a ...any) { q.Advice = append(q.Advice, fmt.Sprintf(format, a...)) }

@@ -10,14 +10,14 @@ import (
 	"text/tabwriter"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/transform"
+	"github.com/stoker-data/stoker/internal/stream"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
-// AppendText appends the step as one line: ids with a blank between them,
-// padding in parentheses, and 7@120 for what begins at token 120 of a sample that
-// was split.
+// AppendText appends the step as one line: ids separated by blanks, padding in
+// parentheses, and 7@120 for a run that begins at token 120 of sample 7, which was
+// split.
 func (s *Step) AppendText(dst []byte) []byte {
 	for i, id := range s.IDs {
 		if i > 0 {
@@ -46,7 +46,7 @@ func (d *Digest) WriteText(w io.Writer) error {
 	return err
 }
 
-// WriteText writes the table, what its columns mean, and what to make of it.
+// WriteText writes the table, what its columns mean, and advice.
 func (q *Quality) WriteText(w io.Writer) error {
 	stored := "one file per sample"
 	if q.Shards > 0 {
@@ -87,7 +87,7 @@ func (q *Quality) WriteText(w io.Writer) error {
 	return err
 }
 
-// column is one measure of the table, and what it says.
+// column is one measure of the table, and its explanation.
 type column struct {
 	name, format string
 	of           func(*Judgement) float64
@@ -101,7 +101,7 @@ var mixing = []column{
 	{"run", "%.1f", func(j *Judgement) float64 { return j.Run }, "mean length of runs of samples stored side by side, among those in flight: long runs are sequential reads"},
 }
 
-// sharded are columns that mean nothing where every file is a sample.
+// sharded are columns that mean nothing if every file is a sample.
 var sharded = []column{
 	{"shards", "%.2f", func(j *Judgement) float64 { return j.Entropy }, "entropy of the shards in a global batch, as a share of an even distribution: 0 one shard, near 1 mixed"},
 	{"open", "%.1f", func(j *Judgement) float64 { return j.Open }, "mean number of shards that the batches in flight are in"},
@@ -112,8 +112,12 @@ var sharded = []column{
 }
 
 // WriteExplanation writes what a step contains, with one line per sample.
-func WriteExplanation(w io.Writer, step int64, e *loader.Explanation) error {
-	fmt.Fprintf(w, "epoch %d, step %d, rank %d of %d: from position %d\n\n", e.Epoch, step, e.Rank, e.World, e.Position)
+func WriteExplanation(w io.Writer, step int64, e *stream.Explanation) error {
+	fmt.Fprintf(w, "epoch %d, step %d, rank %d of %d: from position %d\n", e.Epoch, step, e.Rank, e.World, e.Position)
+	if e.Mixed != nil {
+		fmt.Fprintf(w, "each row mixed with the one before it: %s\n", chosen(e.Mixed))
+	}
+	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "place\tsample\tfile\tchoices\n")
 	for i := range e.Rows {
@@ -134,8 +138,8 @@ func WriteExplanation(w io.Writer, step int64, e *loader.Explanation) error {
 	return t.Flush()
 }
 
-// choices is what was chosen for a row, or why nobody knows.
-func choices(r *loader.ExplainedRow) string {
+// choices is what was chosen for a row, or why it is unknown.
+func choices(r *stream.ExplainedRow) string {
 	if r.Error != "" {
 		return r.Error
 	}
@@ -161,8 +165,8 @@ func chosen(all []transform.Choice) string {
 	return strings.Join(ops, ", ")
 }
 
-// WriteVerdict writes what receipts add up to.
-func WriteVerdict(w io.Writer, v loader.Verdict) error {
+// WriteVerdict writes the result of comparing receipts.
+func WriteVerdict(w io.Writer, v stream.Verdict) error {
 	for _, e := range v.Epochs {
 		var runs []string
 		for _, c := range e.Covered {
@@ -170,7 +174,7 @@ func WriteVerdict(w io.Writer, v loader.Verdict) error {
 		}
 		fmt.Fprintf(w, "epoch %d: items %s of %d; %s", e.Epoch, strings.Join(runs, ", "), e.Items,
 			show.Count(e.Samples, "sample was received", "samples were received"))
-		if e.Planned > 0 { // else what ranks are missing, or twice, comes before any count
+		if e.Planned > 0 { // otherwise missing and duplicate ranks come before any count
 			fmt.Fprintf(w, ", and the plan has %s", show.Number(float64(e.Planned)))
 		}
 		if e.Skipped > 0 || e.Replaced > 0 {

@@ -129,3 +129,28 @@ func TestNothingCanBeRead(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A dry run counts no sample that it tried and cannot read, and says how many it did not
+// try.
+func TestDryRunWithUnreadableSamples(t *testing.T) {
+	for _, n := range []int{30, 900} {
+		var text strings.Builder
+		for i := range n {
+			line := fmt.Sprintf("{\"text\": \"%d\"}\n", i)
+			if i%3 == 1 {
+				line = "no object\n"
+			}
+			text.WriteString(line)
+		}
+		path := filepath.Join(t.TempDir(), "a.jsonl")
+		put(t, path, []byte(text.String()))
+		o := pack.Options{OnBad: "skip", Options: prepare.Options{Fields: []string{"text"}}}
+		c := config(path, t.TempDir()+"/none", o)
+		c.Dataset.Format = "lines"
+		e, err := pack.DryRun(context.Background(), c)
+		stagetest.Must(t, err)
+		if int64(e.Measured+e.Bad)+e.Untried != int64(n) || e.Samples != int64(n-e.Bad) || e.Bad == 0 || (n == 30) != (e.Untried == 0) || n == 30 && e.Bad != 10 {
+			t.Errorf("of %d samples: %+v", n, e)
+		}
+	}
+}

@@ -33,23 +33,23 @@ const (
 
 // dst is a destination.
 type dst struct {
-	dir   string
-	place shard.Place
-	plan  *plan
-	again int      // finished shards that were changed or removed since, and are made again
-	began bool     // this run wrote the plan
-	made  []string // folders that this run created for it, innermost first
+	dir    string
+	target shard.Target
+	plan   *plan
+	again  int      // finished shards that were changed or removed since, and are made again
+	began  bool     // this run wrote the plan
+	made   []string // folders that this run created for it, innermost first
 }
 
 func openDst(dir string) *dst {
-	return &dst{dir: dir, place: shard.Place{Dir: dir, Temp: filepath.Join(dir, workDir)}}
+	return &dst{dir: dir, target: shard.Target{Dir: dir, Temp: filepath.Join(dir, workDir)}}
 }
 
 // notes is where the small files about work in progress are stored.
-func (d *dst) notes() shard.Place { return shard.Place{Dir: d.place.Temp, Temp: d.place.Temp} }
+func (d *dst) notes() shard.Target { return shard.Target{Dir: d.target.Temp, Temp: d.target.Temp} }
 
 func (d *dst) in(name string) string   { return filepath.Join(d.dir, name) }
-func (d *dst) work(name string) string { return filepath.Join(d.place.Temp, name) }
+func (d *dst) work(name string) string { return filepath.Join(d.target.Temp, name) }
 
 func note(s int) string    { return fmt.Sprintf("%06d.json", s) }
 func digests(s int) string { return fmt.Sprintf("%06d.xxh64", s) }
@@ -59,8 +59,8 @@ func (d *dst) name(s int) string { return fmt.Sprintf("%s-%06d", d.plan.Options.
 
 // begin creates the folders for work.
 func (d *dst) begin() error {
-	if err := os.MkdirAll(d.place.Temp, 0o755); err != nil {
-		return shard.Failed("cannot create the destination", d.place.Temp, err)
+	if err := os.MkdirAll(d.target.Temp, 0o755); err != nil {
+		return shard.Failed("cannot create the destination", d.target.Temp, err)
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func (d *dst) abandon() {
 		if err != nil || len(notes) > 0 {
 			return
 		}
-		_ = os.RemoveAll(d.place.Temp)
+		_ = os.RemoveAll(d.target.Temp)
 	}
 	for _, dir := range d.made {
 		_ = os.Remove(dir) // fails if it is not empty
@@ -300,7 +300,7 @@ func (d *dst) clear(m *Manifest, p *plan) error {
 		}
 	}
 	if p != nil {
-		other := &dst{dir: d.dir, place: d.place, plan: p}
+		other := &dst{dir: d.dir, target: d.target, plan: p}
 		for s := range p.First {
 			var sh Shard
 			if ok, err := readJSON(other.work(note(s)), &sh); err == nil && ok {
@@ -320,8 +320,8 @@ func (d *dst) clear(m *Manifest, p *plan) error {
 			return shard.Failed("cannot remove what was packed before", d.in(name), err)
 		}
 	}
-	if err := os.RemoveAll(d.place.Temp); err != nil {
-		return shard.Failed("cannot remove what was packed before", d.place.Temp, err)
+	if err := os.RemoveAll(d.target.Temp); err != nil {
+		return shard.Failed("cannot remove what was packed before", d.target.Temp, err)
 	}
 	return nil
 }

@@ -23,12 +23,14 @@ import (
 // Estimate is the expected result of a packing, from samples that were made and
 // discarded.
 type Estimate struct {
-	Samples     int64   `json:"samples"` // that would be written
+	Samples     int64   `json:"samples"` // that would be written, if all untried ones can be read
 	SourceBytes int64   `json:"source_bytes"`
 	SourceFiles int64   `json:"source_files"`
 	Bytes       int64   `json:"bytes"` // that would be written
 	Shards      int64   `json:"shards"`
-	Measured    int     `json:"measured"` // samples
+	Measured    int     `json:"measured"`      // samples that were made
+	Bad         int     `json:"bad,omitempty"` // samples that cannot be read and would be left out
+	Untried     int64   `json:"untried"`       // samples of the source that were not read; Samples counts them all
 	Jobs        int     `json:"jobs"`
 	Seconds     float64 `json:"seconds"` // of work on Jobs cores, without waiting for disks
 	// For pictures: CPU time to decode one and make a random crop of 224 pixels of
@@ -75,7 +77,9 @@ func DryRun(ctx context.Context, c Config) (*Estimate, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Measured = t.samples
+	e.Measured, e.Bad, e.Untried = t.samples, t.bad, n-int64(t.samples+t.bad)
+	e.Samples -= int64(t.bad) * p.copies
+	all -= t.badIn
 	e.Bytes = scale(all*p.copies, t.out, t.in)
 	e.Shards = max(1, (scale(all*p.copies, t.plain, t.in)+p.Options.ShardSize-1)/p.Options.ShardSize)
 	e.Seconds = t.work.Seconds() / float64(t.samples) * float64(e.Samples) / float64(e.Jobs)
@@ -89,6 +93,8 @@ func DryRun(ctx context.Context, c Config) (*Estimate, error) {
 // trial is samples that were made and discarded.
 type trial struct {
 	samples       int
+	bad           int   // samples that would be left out
+	badIn         int64 // bytes of those, according to the index
 	in, plain     int64 // bytes: according to the index; as written, uncompressed
 	out           int64 // and compressed
 	work          time.Duration
@@ -124,6 +130,8 @@ func (p *packer) trial(ctx context.Context, w weights) (*trial, error) {
 		made, err := p.made(ctx, lane, id, &s)
 		if p.passesOver(err) {
 			bad = err
+			t.bad++
+			t.badIn += w.of(id)
 			continue
 		}
 		if err != nil {
@@ -133,7 +141,7 @@ func (p *packer) trial(ctx context.Context, w weights) (*trial, error) {
 			parts[i] = parts[i][:0]
 		}
 		if err := p.output.Encode(made, parts); err != nil {
-			return nil, p.read.place(err, id)
+			return nil, p.read.locate(err, id)
 		}
 		if err := t.take(p, parts, place+1 == min(measured, n)); err != nil {
 			return nil, err
@@ -148,7 +156,7 @@ func (p *packer) trial(ctx context.Context, w weights) (*trial, error) {
 		}
 	}
 	if t.samples == 0 {
-		return nil, bad // none of them can be read
+		return nil, bad // none can be read
 	}
 	return t, t.flush(p)
 }

@@ -72,6 +72,7 @@ func (p *plan) span(s int) (first, end int64) {
 type packer struct {
 	Config
 	ds      format.Stored
+	kind    format.Format
 	read    *reader
 	program *prepare.Program
 	output  shard.Output
@@ -170,7 +171,7 @@ func (p *packer) measure(ctx context.Context, w weights, ids []int64) (out probe
 		}
 		if parts == nil {
 			if p.output, p.comp, err = p.Options.output(made); err != nil {
-				return out, p.read.place(err, id)
+				return out, p.read.locate(err, id)
 			}
 			parts = make([][]byte, len(p.output.Files()))
 		}
@@ -178,7 +179,7 @@ func (p *packer) measure(ctx context.Context, w weights, ids []int64) (out probe
 			parts[j] = parts[j][:0]
 		}
 		if err := p.output.Encode(made, parts); err != nil {
-			return out, p.read.place(err, id)
+			return out, p.read.locate(err, id)
 		}
 		out.in += w.of(id)
 		for _, part := range parts {
@@ -198,7 +199,7 @@ func (p *packer) made(ctx context.Context, lane *prepare.Lane, id int64, s *seen
 	}
 	made, err := p.program.Run(lane, &s.sample, 0)
 	if err != nil {
-		return nil, p.read.place(err, id)
+		return nil, p.read.locate(err, id)
 	}
 	return made, nil
 }

@@ -59,7 +59,7 @@ func (d *dst) finish() (*Manifest, error) {
 	if err := d.join(m); err != nil {
 		return nil, err
 	}
-	if err := shard.WriteFile(d.place, ManifestName, marshal(m)); err != nil {
+	if err := shard.WriteFile(d.target, ManifestName, marshal(m)); err != nil {
 		return nil, err
 	}
 	return m, d.tidy()
@@ -68,7 +68,7 @@ func (d *dst) finish() (*Manifest, error) {
 // join writes the digests of all shards into one file.
 func (d *dst) join(m *Manifest) error {
 	to := d.in(DigestsName)
-	f, err := os.CreateTemp(d.place.Temp, DigestsName+".*.tmp")
+	f, err := os.CreateTemp(d.target.Temp, DigestsName+".*.tmp")
 	if err != nil {
 		return shard.Failed("cannot write the digests", to, err)
 	}
@@ -100,8 +100,8 @@ func (d *dst) join(m *Manifest) error {
 
 // tidy removes what was only needed for work.
 func (d *dst) tidy() error {
-	if err := os.RemoveAll(d.place.Temp); err != nil {
-		return shard.Failed("cannot remove the temporary files of packing", d.place.Temp, err)
+	if err := os.RemoveAll(d.target.Temp); err != nil {
+		return shard.Failed("cannot remove the temporary files of packing", d.target.Temp, err)
 	}
 	return shard.SyncDir(d.dir)
 }

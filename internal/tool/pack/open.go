@@ -10,42 +10,70 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/format/lines"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // openSource opens the dataset: text as its lines and files if it is to become
 // tokens, everything else as it is loaded. end may be nil.
 func (p *packer) openSource(ctx context.Context, src source.Source) (end func(), err error) {
-	if p.Options.Tokenize != "" && p.Dataset.Format == "" {
-		paths, err := texts(ctx, src, p.Dataset.Path)
+	d := p.Dataset
+	if p.Options.Tokenize != "" && d.Format == "" {
+		kind, paths, err := p.texts(ctx, src)
 		if err != nil {
 			return nil, err
 		}
 		if len(paths) > 0 {
-			ds, err := lines.Open(ctx, src, paths, lines.Options{Progress: p.Indexing})
-			if err != nil {
-				return nil, err
-			}
-			p.ds = ds
-			return func() { _ = ds.Close() }, nil
+			d.Format, d.Path = kind, paths
 		}
 	}
-	l, err := p.load(ctx, p.Dataset)
-	if err == nil {
+	l, err := p.load(ctx, d)
+	if err == nil && d.Format == p.Dataset.Format {
 		l, err = p.current(ctx, src, l)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.ds = l.Dataset()
+	p.ds, p.kind = l.Dataset(), l.Parts[0].Format()
 	return l.Close, nil
+}
+
+// texts is the format of text that the paths of the dataset are of, and its files, in
+// folders at any depth, sorted; none if a path is anything else.
+func (p *packer) texts(ctx context.Context, src source.Source) (kind string, all []string, err error) {
+	formats := p.Formats
+	if formats == nil {
+		formats = dataset.Formats()
+	}
+	at := slices.IndexFunc(formats, func(f dataset.Format) bool { return f.Names.Text != "" && f.List != nil && f.Sniff != nil })
+	if at < 0 {
+		return "", nil, nil
+	}
+	text := formats[at]
+	paths, err := source.Expand(ctx, src, p.Dataset.Path)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, name := range paths {
+		if !source.IsDir(ctx, src, name) {
+			all = append(all, name)
+			continue
+		}
+		within, err := text.List(ctx, src, name)
+		if err != nil && errs.CodeOf(err) != errs.Empty {
+			return "", nil, err
+		}
+		all = append(all, within...)
+	}
+	if slices.ContainsFunc(all, func(path string) bool { return !text.Sniff(path, nil) }) {
+		return "", nil, nil
+	}
+	return text.Name, all, nil
 }
 
 // load opens a dataset as a loader would.
 func (p *packer) load(ctx context.Context, d spec.Dataset) (*dataset.Collection, error) {
 	open := func(d spec.Dataset) (*dataset.Collection, error) {
-		return dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Sources: p.Sources, Progress: p.Indexing, Stored: true})
+		return dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Formats: p.Formats, Sources: p.Sources, Progress: p.Indexing, Stored: true})
 	}
 	l, err := open(d)
 	if err != nil && errs.CodeOf(err) == errs.Config && p.Options.Output == OutputTokens && d.Window == (spec.Window{}) {
@@ -70,15 +98,15 @@ func (p *packer) load(ctx context.Context, d spec.Dataset) (*dataset.Collection,
 // names, with an up-to-date index. It closes l if it returns another one.
 func (p *packer) current(ctx context.Context, src source.Source, l *dataset.Collection) (*dataset.Collection, error) {
 	d := p.Dataset
-	if table := p.manifest(l.Dataset()); table != "" {
-		kind := l.Format()
-		d = spec.Dataset{Format: "files", Manifest: table, Label: d.Label, Root: d.Root}
+	if table := p.manifest(l); table != "" {
+		d = spec.Dataset{Manifest: table, Label: d.Label, Root: d.Root}
 		named, err := p.load(ctx, d)
 		switch {
 		case err == nil:
 			l.Close()
 			l = named
-		case kind == "table":
+		case l.Parts[0].Format().Rows == format.RowsName:
+			kind := l.Format()
 			l.Close()
 			return nil, errs.New(errs.CodeOf(err), "cannot pack the files that the column path names").At(file(table)).Because(err).
 				Try("repair the table; or pack its rows themselves with --format %s", kind)
@@ -86,7 +114,7 @@ func (p *packer) current(ctx context.Context, src source.Source, l *dataset.Coll
 			return l, nil
 		}
 	}
-	same, err := fresh(ctx, src, l.Dataset())
+	same, err := fresh(ctx, src, l)
 	if err == nil && !same {
 		err = l.Dataset().Index().Invalidate()
 	}
@@ -103,16 +131,15 @@ func (p *packer) current(ctx context.Context, src source.Source, l *dataset.Coll
 
 // manifest is the path of a table that names the files to pack; "" if what was
 // opened is packed itself.
-func (p *packer) manifest(ds format.Stored) string {
-	x := ds.Index()
-	kind, fields := x.Meta().Format, x.Meta().Fields
+func (p *packer) manifest(l *dataset.Collection) string {
+	x, rows := l.Dataset().Index(), l.Parts[0].Format().Rows
 	if p.Dataset.Format != "" || p.Options.Tokenize != "" || p.Options.Fields != nil || x.Files() != 1 {
 		return ""
 	}
 	switch {
-	case (kind == "table" || kind == "parquet") && slices.Contains(fields, "path"):
+	case rows != format.RowsHold && slices.Contains(x.Meta().Fields, "path"):
 		return string(x.AppendPath(0, nil))
-	case kind == "table":
+	case rows == format.RowsName:
 		p.note = "the rows of the table are packed; if a column names files, --path-column NAME packs those"
 	}
 	return ""
@@ -120,9 +147,9 @@ func (p *packer) manifest(ds format.Stored) string {
 
 // fresh reports whether single files are still as in the index. Their folders do
 // not tell: rewriting a file in place does not change its folder.
-func fresh(ctx context.Context, src source.Source, ds format.Stored) (bool, error) {
-	x := ds.Index()
-	if kind := x.Meta().Format; kind != "folder" && kind != "files" {
+func fresh(ctx context.Context, src source.Source, l *dataset.Collection) (bool, error) {
+	x := l.Dataset().Index()
+	if !l.Parts[0].Format().Files {
 		return true, nil // formats of shards check each file
 	}
 	const run = 256 // files looked at by one goroutine in one go

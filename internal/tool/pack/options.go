@@ -34,7 +34,9 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stage/packing"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
@@ -42,10 +44,10 @@ import (
 
 // Output kinds.
 const (
-	OutputTar      = "tar"
-	OutputTFRecord = "tfrecord"
-	OutputNpy      = "npy"
-	OutputTokens   = "tokens"
+	OutputTar      = packing.Tar
+	OutputTFRecord = packing.TFRecord
+	OutputNpy      = packing.Npy
+	OutputTokens   = packing.Tokens
 )
 
 // DefaultShardSize is about that of WebDataset's examples.
@@ -67,7 +69,8 @@ type Options struct {
 // Config is one packing.
 type Config struct {
 	Dataset spec.Dataset
-	Sources []source.Scheme // nil: dataset.Sources()
+	Formats []dataset.Format // nil: dataset.Formats()
+	Sources []source.Scheme  // nil: dataset.Sources()
 	Dst     string
 	Options Options
 
@@ -79,7 +82,7 @@ type Config struct {
 	Indexing func(done, total int64, what string) // may be nil
 	Progress func(done, total int64, bytes int64) // samples, and what was written of them; may be nil
 
-	through func(io.Writer) io.Writer // see shard.Place
+	through func(io.Writer) io.Writer // see shard.Target
 }
 
 // settle fills in defaults and rejects conflicting options.

@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/format/lines"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
@@ -41,7 +38,7 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	}
 	defer end()
 	d := openDst(p.Dst)
-	d.place.Through = c.through
+	d.target.Through = c.through
 	unlock, err := d.lock(p.Tasks > 0)
 	if err != nil {
 		return nil, err
@@ -96,7 +93,7 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 	src := dataset.NewSource(c.Sources)
 	end, err := p.openSource(ctx, src)
 	if err == nil {
-		p.program, err = prepare.New(p.ds, p.Options.Options, p.Options.Output != OutputTar)
+		p.program, err = prepare.New(p.ds, p.kind.Names, p.Options.Options, p.Options.Output != OutputTar)
 	}
 	if err == nil {
 		p.program.Limit(c.Dataset.MaxPixels)
@@ -117,30 +114,6 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 		return nil, nil, err
 	}
 	return p, closeAll, nil
-}
-
-// texts is the text files among paths, in folders at any depth, sorted; none if a
-// path is anything else.
-func texts(ctx context.Context, src source.Source, paths []string) (all []string, err error) {
-	paths, err = source.Expand(ctx, src, paths)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range paths {
-		if !source.IsDir(ctx, src, name) {
-			all = append(all, name)
-			continue
-		}
-		within, err := lines.List(ctx, src, name)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, within...)
-	}
-	if slices.ContainsFunc(all, func(path string) bool { return !lines.Sniff(path) }) {
-		return nil, nil
-	}
-	return all, nil
 }
 
 // resume reads the state of the destination, and decides the plan: the existing
@@ -234,9 +207,9 @@ func Finished(dir string) (done, all int, err error) {
 		return 0, 0, nil
 	}
 	d.plan = p
-	notes, err := os.ReadDir(d.place.Temp)
+	notes, err := os.ReadDir(d.target.Temp)
 	if err != nil {
-		return 0, 0, errs.New(errs.Unreadable, "cannot read the destination").At(file(d.place.Temp)).Because(err)
+		return 0, 0, errs.New(errs.Unreadable, "cannot read the destination").At(file(d.target.Temp)).Because(err)
 	}
 	for _, e := range notes {
 		var s int

@@ -49,5 +49,5 @@ func (s *seen) rest() {
 	}
 }
 
-// place adds the location of the sample to an error.
-func (r *reader) place(err error, id int64) error { return format.Place(r.ds, err, id, nil) }
+// locate adds the location of the sample to an error.
+func (r *reader) locate(err error, id int64) error { return format.Locate(r.ds, err, id, nil) }

@@ -143,7 +143,7 @@ func (w *workshop) shard(ctx context.Context, s, side int) error {
 func (w *workshop) write(ctx context.Context, s, side int, count int64) (made Shard, sums []byte, err error) {
 	first, end := w.plan.span(s)
 	kinds := w.output.Files()
-	out, err := shard.NewWriter(w.dst.place, w.names(s), kinds, count, w.comp)
+	out, err := shard.NewWriter(w.dst.target, w.names(s), kinds, count, w.comp)
 	if err != nil {
 		return made, nil, err
 	}
@@ -209,7 +209,7 @@ func (w *workshop) distinct(places []int64, keys []uint64) error {
 		if keys[by[i]] == keys[by[i-1]] {
 			a, _ := w.at(places[by[i-1]])
 			b, _ := w.at(places[by[i]])
-			return w.read.place(errs.New(errs.Config, "samples %d and %d have the same name, and would be one sample in a shard", a, b).
+			return w.read.locate(errs.New(errs.Config, "samples %d and %d have the same name, and would be one sample in a shard", a, b).
 				Try("name them by number with --keys number"), b)
 		}
 	}
@@ -328,14 +328,14 @@ func (w *workshop) prepare(ctx context.Context, it *item) error {
 	}
 	made, err := w.program.Run(lane, &it.seen.sample, copied)
 	if err != nil {
-		return w.read.place(err, id)
+		return w.read.locate(err, id)
 	}
 	it.key, it.converted = xxhash.Sum64(made.Key), lane.Converted
 	for i := range it.parts {
 		it.parts[i] = it.parts[i][:0]
 	}
 	if err := w.output.Encode(made, it.parts); err != nil {
-		return w.read.place(err, id)
+		return w.read.locate(err, id)
 	}
 	return nil
 }

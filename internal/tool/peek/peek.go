@@ -25,9 +25,10 @@ type Dataset struct {
 	sample format.Sample
 }
 
-// Open opens a dataset. progress, of indexing, may be nil.
-func Open(ctx context.Context, d spec.Dataset, progress index.Progress) (*Dataset, error) {
-	all, err := dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Progress: progress, Stored: true})
+// Open opens a dataset of one of these formats; nil: dataset.Formats(). progress, of
+// indexing, may be nil.
+func Open(ctx context.Context, d spec.Dataset, formats []dataset.Format, progress index.Progress) (*Dataset, error) {
+	all, err := dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Formats: formats, Progress: progress, Stored: true})
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func Open(ctx context.Context, d spec.Dataset, progress index.Progress) (*Datase
 // Close closes the dataset.
 func (d *Dataset) Close() { d.all.Close() }
 
-// Stored is the dataset as its format has it.
+// Stored is the dataset as its format provides it.
 func (d *Dataset) Stored() format.Stored { return d.ds }
 
 // Source is where it is stored.
@@ -49,6 +50,9 @@ func (d *Dataset) Source() source.Source { return d.all.Source() }
 
 // Format is the name of its format.
 func (d *Dataset) Format() string { return d.all.Format() }
+
+// Files says whether each sample is read from a file of its own.
+func (d *Dataset) Files() bool { return d.all.Parts[0].Format().Files }
 
 // Len is the number of samples.
 func (d *Dataset) Len() int64 { return d.ds.Index().Len() }
@@ -63,8 +67,8 @@ type Line struct {
 	Fields []Value `json:"fields,omitempty"`
 }
 
-// Value is one field of a sample. At most one of Int, Text and DType is set; what
-// is neither is given by its length alone.
+// Value is one field of a sample. At most one of Int, Text and DType is set; if none is,
+// only the length is known.
 type Value struct {
 	Name  string  `json:"name"`
 	Bytes int64   `json:"bytes"`
@@ -87,7 +91,7 @@ func (d *Dataset) Line(ctx context.Context, id int64) (Line, error) {
 	return line, nil
 }
 
-// key is what the format calls the sample; "": it has no name for it.
+// key is the format's name for the sample; "": it has none.
 func (d *Dataset) key(ctx context.Context, id int64) string {
 	if err := d.read.Read(ctx, id, []string{"__key__"}, &d.sample); err != nil || len(d.sample.Fields) != 1 {
 		return ""
@@ -115,7 +119,8 @@ func (d *Dataset) Describe(ctx context.Context, id int64) (Line, error) {
 	return line, nil
 }
 
-// shownText is the most bytes of a text that are shown, and not counted only.
+// shownText is the longest text, in bytes, that is shown; of a longer one, only the
+// length is.
 const shownText = 4096
 
 func value(f *format.Field, typed format.Typed) Value {
@@ -136,8 +141,8 @@ func value(f *format.Field, typed format.Typed) Value {
 	return v
 }
 
-// Find is the id of a sample given by its number or its key, unchanged or as it is
-// listed, which is quoted if a character cannot be printed.
+// Find is the id of a sample given by its number or its key. The key is written
+// unchanged or as it is listed, which is quoted if a character cannot be printed.
 func (d *Dataset) Find(ctx context.Context, name string) (int64, error) {
 	id, err := strconv.ParseInt(name, 10, 64)
 	if err == nil && id >= 0 && id < d.Len() {

@@ -19,10 +19,9 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
-// WriteText writes a sample as people read it, or one field of it: numbers and
-// texts as they are, arrays as type, shape and nested lists, of other bytes how
-// many there are and the first ones. Long values are cut, and … stands for what
-// is left out, unless all is set.
+// WriteText writes a sample, or one field of it, for people: numbers and texts as they
+// are, arrays as type, shape and nested lists, and of other bytes the number and the
+// first ones. Unless all is set, long values are cut, and … marks the cut.
 func (d *Dataset) WriteText(ctx context.Context, w io.Writer, id int64, field string, all bool) error {
 	var fields []string
 	if field != "" {
@@ -59,10 +58,10 @@ func (d *Dataset) WriteText(ctx context.Context, w io.Writer, id int64, field st
 	return nil
 }
 
-// How much of a value is shown where not all of it is.
+// Limits of a value that is not shown whole.
 const (
 	shownElems = 1000 // arrays of more are cut
-	shownEdge  = 3    // what is left of an axis at either end then
+	shownEdge  = 3    // numbers kept at each end of a cut axis
 	shownRunes = 1000 // of a text
 	shownBytes = 16   // of what is neither
 )
@@ -94,7 +93,7 @@ func (d *Dataset) appendText(dst []byte, f *format.Field, all bool) []byte {
 	return append(hex.AppendEncode(dst, f.Data[:min(shownBytes, len(f.Data))]), "…"...)
 }
 
-// runeStarts yields number and place of every character.
+// runeStarts yields the number and the offset of every character.
 func runeStarts(text []byte) func(yield func(n, at int) bool) {
 	return func(yield func(n, at int) bool) {
 		n := 0
@@ -114,8 +113,8 @@ type array struct {
 	elems []byte
 }
 
-// arrayOf is the array that a field holds, which its format says or, of a stored
-// .npy file, its own header; false: it holds none.
+// arrayOf is the array in a field, described by its format or, for a stored .npy file,
+// by its own header; false: it is not an array.
 func arrayOf(f *format.Field, typed format.Typed) (array, bool) {
 	if typed != nil {
 		if t, ok := typed.Type(f.Name); ok && t.DType != mem.Object {
@@ -144,8 +143,8 @@ func arrayOf(f *format.Field, typed format.Typed) (array, bool) {
 	return a, true
 }
 
-// list writes an array as nested lists: rows of numbers on lines, broken between
-// numbers where they grow long, and indented by how deep they are.
+// list writes an array as nested lists: one line per row of numbers, broken between
+// numbers if it gets long, and indented by its depth.
 type list struct {
 	array
 	dst   []byte
@@ -153,7 +152,7 @@ type list struct {
 	cut   bool
 }
 
-// lineBytes is about how long a line becomes.
+// lineBytes is the approximate length of a line.
 const lineBytes = 100
 
 // append writes the part of the array below axis that begins at element at.

@@ -20,6 +20,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stream"
 	"github.com/stoker-data/stoker/internal/tool/bench"
 )
 
@@ -76,7 +77,7 @@ type proof struct {
 	Config
 	l      *loader.Loader
 	dir    string // for saved states
-	start  loader.State
+	start  stream.State
 	trace  *Trace
 	report Report
 	done   int64 // steps, for Progress
@@ -114,6 +115,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 // open indexes the dataset, and decides where the run begins and how long it is.
 func (p *proof) open(ctx context.Context, shared *loader.Shared) error {
 	spec := alone(p.Spec, 1, 0)
+	spec.BatchTransform = nil // rows are compared, and in another world they have other partners
 	l, err := loader.Open(ctx, shared, spec, loader.Options{Progress: p.Indexing})
 	if err != nil {
 		return err
@@ -127,7 +129,7 @@ func (p *proof) open(ctx context.Context, shared *loader.Shared) error {
 	}
 	p.l, p.Spec = l, spec
 	each := l.Stride()
-	if e := l.Epoch(0); e.Batches() || e.Packed() {
+	if e := l.Epoch(0); e.Batches() || e.Rows() {
 		each = (each*e.Places() + e.Len() - 1) / e.Len()
 	}
 	if p.Steps == 0 {
@@ -195,7 +197,7 @@ func (p *proof) undisturbed(ctx context.Context) error {
 
 // leg runs one rank for steps steps from a state on, and returns the state that it
 // saved last.
-func (p *proof) leg(ctx context.Context, world, rank int, steps int64, from loader.State) (got []*Step, last loader.State, err error) {
+func (p *proof) leg(ctx context.Context, world, rank int, steps int64, from stream.State) (got []*Step, last stream.State, err error) {
 	path := filepath.Join(p.dir, fmt.Sprintf("%d-of-%d.json", rank, world))
 	if err := writeState(path, from); err != nil {
 		return nil, last, err
@@ -400,7 +402,7 @@ func (p *proof) hasSteps(world int) bool {
 }
 
 // world runs all ranks of a world, and compares the states that they save.
-func (p *proof) world(ctx context.Context, world int, steps int64, from loader.State) (ranks [][]*Step, last loader.State, d *Difference, err error) {
+func (p *proof) world(ctx context.Context, world int, steps int64, from stream.State) (ranks [][]*Step, last stream.State, d *Difference, err error) {
 	for rank := range world {
 		got, st, err := p.leg(ctx, world, rank, steps, from)
 		if err != nil {

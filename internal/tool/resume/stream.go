@@ -19,6 +19,7 @@ import (
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stream"
 )
 
 // Job is the work of a child: the first line of its input. Every byte after it lets
@@ -81,7 +82,7 @@ type child struct {
 	out    *json.Encoder
 }
 
-func (c *child) run(ctx context.Context, at loader.State) error {
+func (c *child) run(ctx context.Context, at stream.State) error {
 	epoch, position := at.Epoch, at.Position
 	for {
 		pass, err := c.l.Pass(epoch, position, c.l.StepOf(position))
@@ -128,7 +129,7 @@ func (c *child) pass(ctx context.Context, pass *loader.Pass) (more bool, err err
 	}
 }
 
-func readState(path string) (st loader.State, err error) {
+func readState(path string) (st stream.State, err error) {
 	raw, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(raw, &st)
@@ -140,7 +141,7 @@ func readState(path string) (st loader.State, err error) {
 }
 
 // writeState replaces a state atomically: a kill meanwhile leaves the old one.
-func writeState(path string, st loader.State) error {
+func writeState(path string, st stream.State) error {
 	raw, err := json.Marshal(st)
 	if err == nil {
 		err = os.WriteFile(path+".new", raw, 0o600)
@@ -183,7 +184,7 @@ func (c *child) look(b *loader.Batch) (*Step, error) {
 		}
 		for i := range b.Rows {
 			var bytes []byte
-			if col.Rows > 0 { // packed: the samples' runs, one after the other
+			if col.Rows > 0 { // the samples' runs, one after the other
 				size := c.fields[col.Name].Size()
 				bytes = b.Slot.Mem[int(col.Off)+runs[i]*size : int(col.Off)+runs[i+1]*size]
 			} else {
@@ -212,7 +213,7 @@ func (c *child) look(b *loader.Batch) (*Step, error) {
 	return s, nil
 }
 
-// column returns the rows of a column that is not packed.
+// column returns the rows of a column without runs.
 func (c *child) column(b *loader.Batch, name string) (func(i int) []byte, error) {
 	dtype, known := c.fields[name]
 	if !known {
@@ -237,7 +238,7 @@ func (c *child) column(b *loader.Batch, name string) (func(i int) []byte, error)
 }
 
 // runs is where each row's tokens begin, and where the last one's end; nil if
-// nothing is packed.
+// there are no runs.
 func (c *child) runs(b *loader.Batch) []int {
 	lens, err := c.column(b, batch.SeqLens)
 	if err != nil {

@@ -95,7 +95,7 @@ func rowDifference(got, ref row) string {
 }
 
 // label identifies a row in every world: a place of an epoch, and the first token
-// of the run if a row is packed.
+// of the run in a row of runs.
 type label struct{ epoch, place, from int64 }
 
 // Union is what the ranks of one world, or of several in sequence, received, by
@@ -173,7 +173,7 @@ func (u *Union) share(s *Step, item, world int64) string {
 			}
 			at++
 		}
-		if e.Packed() && at < len(s.IDs) && s.IDs[at] < 0 { // the unused end of the row
+		if e.Rows() && at < len(s.IDs) && s.IDs[at] < 0 { // the unused end of the row
 			at++
 		}
 	}

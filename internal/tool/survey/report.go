@@ -56,7 +56,7 @@ func (f *figures) field(known inspect.Field) Field {
 	return out
 }
 
-// spread is the distribution of values that come so often each.
+// spread is the distribution of values with these counts.
 func spread(counts map[int64]int64) *Spread {
 	if len(counts) == 0 {
 		return nil
@@ -68,7 +68,7 @@ func spread(counts map[int64]int64) *Spread {
 		n += counts[v]
 		total += float64(v) * float64(counts[v])
 	}
-	// at is the value of the sample that so many come before.
+	// at is the value of the sample that has so many before it, in sorted order.
 	at := func(before int64) int64 {
 		for _, v := range values {
 			if before -= counts[v]; before < 0 {
@@ -80,7 +80,7 @@ func spread(counts map[int64]int64) *Spread {
 	return &Spread{Min: values[0], Median: at(n / 2), P99: at(n * 99 / 100), Max: values[len(values)-1], Mean: total / float64(n)}
 }
 
-// classes fills in the classes: those of the index, or of a field of whole numbers.
+// classes fills in the classes: from the index, or from a field of whole numbers.
 func (r *Report) classes(looked *inspect.Report, found map[string]*figures) {
 	for _, c := range looked.Classes {
 		r.Classes = append(r.Classes, Class{Name: c.Name, Samples: c.Samples})
@@ -109,8 +109,8 @@ func (r *Report) classes(looked *inspect.Report, found map[string]*figures) {
 	}
 }
 
-// labelOf is the field whose numbers are classes: one with a label's name, or the
-// only one there is; "" where its numbers are too many to be classes.
+// labelOf is the field whose numbers are classes: one with a label's name, or the only
+// one; "" if it has too many different numbers to be classes.
 func labelOf(fields []Field, found map[string]*figures) string {
 	var numbers []Field
 	for _, f := range fields {
@@ -162,10 +162,10 @@ func (r *Report) WriteText(w io.Writer) error {
 		if i == 0 {
 			fmt.Fprintf(&b, "\n%s damaged, and left out of the figures:\n", show.Count(r.Damaged, "sample is", "samples are"))
 		}
-		fmt.Fprintf(&b, "  sample %d: %s\n", d.Where.Sample.Or(-1), d.What)
+		fmt.Fprintf(&b, "  %s\n", d.Line())
 	}
 	if int64(len(r.Damage)) < r.Damaged {
-		fmt.Fprintf(&b, "  and %s more\n", show.Number(float64(r.Damaged-int64(len(r.Damage)))))
+		fmt.Fprintf(&b, "  and %s more (stoker verify lists them)\n", show.Number(float64(r.Damaged-int64(len(r.Damage)))))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -5,10 +5,9 @@ import (
 	"math/big"
 )
 
-// sum is an exact sum of float64s: the same whatever the order of what is added,
-// so that goroutines can add as they come. It is a fixed-point number in words of
-// 32 bits, word i worth 2^(32 i - 1074); a word has room for the carries of 2^30
-// additions.
+// sum is an exact sum of float64s: it does not depend on the order of additions, so
+// goroutines can add in any order. It is a fixed-point number in words of 32 bits, word
+// i worth 2^(32 i - 1074); a word has room for the carries of 2^30 additions.
 type sum struct {
 	words [68]int64
 	adds  int   // since the last carry
@@ -80,8 +79,8 @@ func (s *sum) value() *big.Float {
 	return f.SetMantExp(f, -lowest)
 }
 
-// precision is bits enough for the square of any sum: two times 68 words, and the
-// digits of a count.
+// precision is enough bits for the square of any sum: two times 68 words, and the digits
+// of a count.
 const precision = 2*68*32 + 128
 
 func exact() *big.Float { return new(big.Float).SetPrec(precision) }

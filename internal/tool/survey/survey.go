@@ -31,12 +31,12 @@ type Config struct {
 	Progress func(done, total int64)              // of reading; may be nil
 }
 
-// Channels are the numbers of one field, by channel, or all together where a field
-// has no channels.
+// Channels are the figures of one field, by channel, or in total if the field has no
+// channels.
 type Channels struct {
 	Mean []float64 `json:"mean"`
-	// Std is that of all numbers together (the population's), and no mean of the
-	// deviations of single samples, which is too small.
+	// Std is the standard deviation of all numbers together (the population's), not the
+	// mean of the deviations of single samples, which is too small.
 	Std    []float64 `json:"std"`
 	Values int64     `json:"values"` // numbers a channel
 	// Scale is what the stored numbers were divided by: 255 for pixels, as ToTensor
@@ -45,7 +45,7 @@ type Channels struct {
 	NotFinite int64   `json:"not_finite,omitempty"` // NaN and infinities, left out
 }
 
-// Spread is how a size is distributed.
+// Spread is the distribution of a size.
 type Spread struct {
 	Min    int64   `json:"min"`
 	Median int64   `json:"median"`
@@ -54,7 +54,7 @@ type Spread struct {
 	Mean   float64 `json:"mean"`
 }
 
-// Field is what is known of one stored name.
+// Field describes one stored name.
 type Field struct {
 	Name     string    `json:"name"`
 	Kind     string    `json:"kind"`    // image, number, text, json, array or bytes
@@ -86,7 +86,8 @@ type Report struct {
 	Samples int64    `json:"samples"`
 	Read    int64    `json:"read"`
 	Fields  []Field  `json:"fields"`
-	// Classes are those of the index, which are exact, or of the field ClassesOf.
+	// Classes are the classes of the index, which are exact, or those of the field
+	// ClassesOf.
 	Classes   []Class       `json:"classes,omitempty"`
 	ClassesOf string        `json:"classes_of,omitempty"`
 	Normalize string        `json:"normalize,omitempty"` // of the first pictures, as code
@@ -95,11 +96,11 @@ type Report struct {
 	Notes     []string      `json:"notes,omitempty"`
 }
 
-// maxDamage bounds the damage that is told.
+// maxDamage is how much damage is listed.
 const maxDamage = 10
 
-// Run describes a dataset. Samples that cannot be used are in the report, and left
-// out of its figures.
+// Run describes a dataset. The report lists samples that cannot be used, and its figures
+// leave them out.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	t := &tallies{headers: c.Headers, room: mem.NewRoom(mem.Available() / 4), limit: c.Dataset.MaxPixels}
 	defer t.close()
@@ -136,7 +137,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return r, nil
 }
 
-// code is the transform that these channels call for.
+// code is the transform that normalises these channels.
 func (c *Channels) code() string {
 	list := func(v []float64) string {
 		out := make([]string, len(v))
@@ -148,7 +149,7 @@ func (c *Channels) code() string {
 	return "Normalize(mean=" + list(c.Mean) + ", std=" + list(c.Std) + ")"
 }
 
-// Err is the error that a command ends with when there is damage, or nil.
+// Err is the error with which a command ends if there is damage; nil if there is none.
 func (r *Report) Err() error {
 	if r.Damaged == 0 {
 		return nil

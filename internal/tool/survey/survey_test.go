@@ -30,23 +30,23 @@ func TestSumIsExact(t *testing.T) {
 	finite := rapid.Float64().Filter(func(x float64) bool { return !math.IsInf(x, 0) && !math.IsNaN(x) })
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfN(finite, 0, 50).Draw(t, "numbers")
-		hands := make([]sum, rapid.IntRange(1, 4).Draw(t, "hands"))
+		parts := make([]sum, rapid.IntRange(1, 4).Draw(t, "parts"))
 		want := new(big.Rat)
 		for _, x := range all {
-			hands[rapid.IntRange(0, len(hands)-1).Draw(t, "hand")].add(x)
+			parts[rapid.IntRange(0, len(parts)-1).Draw(t, "part")].add(x)
 			want.Add(want, new(big.Rat).SetFloat64(x))
 			if rapid.Bool().Draw(t, "carry") {
-				hands[0].carry()
+				parts[0].carry()
 			}
 		}
-		for i := range hands[1:] {
-			hands[0].merge(&hands[i+1])
+		for i := range parts[1:] {
+			parts[0].merge(&parts[i+1])
 		}
-		if got, _ := hands[0].value().Rat(nil); got.Cmp(want) != 0 {
+		if got, _ := parts[0].value().Rat(nil); got.Cmp(want) != 0 {
 			t.Fatalf("%v: %v, not %v", all, got, want)
 		}
-		if hands[0].count != int64(len(all)) {
-			t.Fatalf("%d numbers, not %d", hands[0].count, len(all))
+		if parts[0].count != int64(len(all)) {
+			t.Fatalf("%d numbers, not %d", parts[0].count, len(all))
 		}
 	})
 }

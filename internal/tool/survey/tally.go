@@ -16,8 +16,8 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 )
 
-// tallies are the figures of all goroutines: each takes one set, adds a sample to
-// it, and puts it back.
+// tallies are the figures of all goroutines: each goroutine takes one set, adds a sample
+// to it, and returns it.
 type tallies struct {
 	headers bool
 	room    *mem.Room
@@ -29,7 +29,7 @@ type tallies struct {
 	free []*tally
 }
 
-// tally is one set of figures, by the names of fields, and the memory to make them.
+// tally is one set of figures, by the names of fields, and the memory to compute them.
 type tally struct {
 	lane   *transform.Lane
 	rgb    *transform.Program
@@ -43,7 +43,7 @@ type figures struct {
 	pixels, squares []uint64
 	// sums and squares of the numbers of a channel, if they are not pixels.
 	numbers, powers  []*sum
-	values           int64 // numbers a channel
+	values           int64 // numbers per channel
 	notFinite        int64
 	width, height    map[int64]int64 // how many have it
 	length           map[int64]int64
@@ -189,8 +189,7 @@ func (f *figures) number(field *format.Field) error {
 	return err
 }
 
-// maxClasses is how many classes are counted: larger numbers are ids and not
-// classes.
+// maxClasses is how many classes are counted: larger numbers are ids, not classes.
 const maxClasses = 1 << 16
 
 func (f *figures) class(v int64) {
@@ -226,7 +225,7 @@ func (f *figures) array(data []byte, typ format.Type) {
 		return
 	}
 	if whole && channels == 0 && (typ.Ragged || typ.Shape.Elems() > 1) && typ.DType != mem.Uint8 {
-		f.values += int64(len(data) / size) // tokens, ids: a mean says nothing
+		f.values += int64(len(data) / size) // tokens, ids: a mean is meaningless
 		return
 	}
 	f.addNumbers(data, typ.DType, max(channels, 1), step)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -11,7 +12,6 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/format/mds"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 )
@@ -22,8 +22,10 @@ func plainly(ctx context.Context, c Config) (*Report, error) {
 	if err == nil || errs.CodeOf(err) != errs.Damaged || ctx.Err() != nil {
 		return r, err
 	}
-	if shard := errs.From(err).Where.Shard; path.Ext(shard) == ".mds" && c.Dataset.Manifest == "" {
-		return streamed(ctx, c, source.Dir(shard), err)
+	if shard := errs.From(err).Where.Shard; c.Dataset.Manifest == "" {
+		if kind := c.depends(shard); kind != nil {
+			return together(ctx, c, kind, source.Dir(shard), err)
+		}
 	}
 	all := c.files(ctx, errs.From(err))
 	if len(all) < 2 {
@@ -36,7 +38,7 @@ func plainly(ctx context.Context, c Config) (*Report, error) {
 	for _, name := range all {
 		one := c.Dataset
 		one.Path = spec.Paths{name}
-		_, e := inspect.Run(ctx, inspect.Config{Dataset: one, Sources: c.Sources, Check: -1})
+		_, e := inspect.Run(ctx, inspect.Config{Dataset: one, Formats: c.Formats, Sources: c.Sources, Check: -1})
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -67,12 +69,28 @@ func unread(c Config, wrong []*wire.Error, files int, err error) *Report {
 	return r
 }
 
-// streamed is the report on an MDS dataset that does not open: its shards depend on
-// each other, so all damaged ones are named, and no sample is read.
-func streamed(ctx context.Context, c Config, root string, err error) (*Report, error) {
+// depends is the format of a shard that is not a dataset by itself, by its name; nil: it
+// is one.
+func (c Config) depends(shard string) *dataset.Format {
+	all := c.Formats
+	if all == nil {
+		all = dataset.Formats()
+	}
+	at := slices.IndexFunc(all, func(f dataset.Format) bool {
+		return f.Damage != nil && slices.Contains(f.Endings, path.Ext(shard))
+	})
+	if at < 0 {
+		return nil
+	}
+	return &all[at]
+}
+
+// together is the report on a dataset that does not open and whose shards depend on each
+// other: all damaged ones are named, and no sample is read.
+func together(ctx context.Context, c Config, kind *dataset.Format, root string, err error) (*Report, error) {
 	src := dataset.NewSource(c.Sources)
 	defer src.Close()
-	damage, files, e := mds.Damage(ctx, src, root)
+	damage, files, e := kind.Damage(ctx, src, root)
 	if e != nil || len(damage) == 0 {
 		return nil, errors.Join(e, err)
 	}

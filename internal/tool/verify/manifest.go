@@ -128,7 +128,7 @@ const blockBytes = 512
 // plain tar shards, where each is a run of blocks. In other shards the format has
 // checksums for every sample.
 func (p *packed) compares() bool {
-	return p.sums != nil && p.manifest.Options.Output == "tar" && p.manifest.Options.Compress == ""
+	return p.sums != nil && p.manifest.Options.Output == pack.OutputTar && p.manifest.Options.Compress == ""
 }
 
 // sample compares the stored bytes of one sample with its digest.

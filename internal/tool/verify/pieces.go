@@ -85,13 +85,13 @@ func unmatched(found []piece, want []byte) map[int64]int64 {
 	}
 	next := 0
 	for i := range n {
-		places := at[sum(i)]
-		j, _ := slices.BinarySearch(places, next)
-		if j == len(places) {
+		found := at[sum(i)]
+		j, _ := slices.BinarySearch(found, next)
+		if j == len(found) {
 			missing[i] = -1
 			continue
 		}
-		next = places[j] + 1
+		next = found[j] + 1
 	}
 	return missing
 }

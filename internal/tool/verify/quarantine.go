@@ -152,11 +152,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	list := func(all []*wire.Error) {
 		for _, e := range all {
-			fmt.Fprintf(w, "  %s: %s", e.Where, e.What)
-			if e.Cause != "" {
-				fmt.Fprintf(w, ": %s", e.Cause)
-			}
-			fmt.Fprintln(w)
+			fmt.Fprintf(w, "  %s\n", e.Line())
 		}
 	}
 	if len(r.Shards) > 0 {

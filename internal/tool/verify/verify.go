@@ -35,9 +35,10 @@ import (
 // Config is one verification.
 type Config struct {
 	Dataset spec.Dataset
-	Sources []source.Scheme // nil: dataset.Sources()
-	Quick   bool            // only compares the index with the files' sizes and times; no sample is read
-	Share   float64         // share of the samples to read, a keyed choice; 0: all
+	Formats []dataset.Format // nil: dataset.Formats()
+	Sources []source.Scheme  // nil: dataset.Sources()
+	Quick   bool             // only compares the index with the files' sizes and times; no sample is read
+	Share   float64          // share of the samples to read, a keyed choice; 0: all
 
 	Indexing func(done, total int64, what string) // may be nil
 	Progress func(done, total int64)              // may be nil
@@ -174,7 +175,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 
 // inspection configures the reading of the dataset.
 func (c Config) inspection(opened func(format.Stored) error, also func(int64, *format.Sample) error) inspect.Config {
-	conf := inspect.Config{Dataset: c.Dataset, Sources: c.Sources, Check: -1, Indexing: c.Indexing, Progress: c.Progress, Opened: opened, Also: also}
+	conf := inspect.Config{Dataset: c.Dataset, Formats: c.Formats, Sources: c.Sources, Check: -1, Indexing: c.Indexing, Progress: c.Progress, Opened: opened, Also: also}
 	switch {
 	case c.Quick:
 	case c.Share > 0 && c.Share < 1:
@@ -300,7 +301,7 @@ func Write(ctx context.Context, c Config) (path string, report *inspect.Report, 
 	var sums []byte
 	var x *index.Index
 	report, err = inspect.Run(ctx, inspect.Config{
-		Dataset: c.Dataset, Sources: c.Sources, Check: math.MaxInt64, Indexing: c.Indexing, Progress: c.Progress,
+		Dataset: c.Dataset, Formats: c.Formats, Sources: c.Sources, Check: math.MaxInt64, Indexing: c.Indexing, Progress: c.Progress,
 		Opened: func(ds format.Stored) error {
 			x = ds.Index()
 			if path = DigestsPath(x); source.SchemeOf(path) != "" {
@@ -328,7 +329,7 @@ func writeWhole(name string, b []byte) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return shard.Failed("cannot make the folder", dir, err)
 	}
-	return shard.WriteFile(shard.Place{Dir: dir, Temp: dir}, filepath.Base(name), b)
+	return shard.WriteFile(shard.Target{Dir: dir, Temp: dir}, filepath.Base(name), b)
 }
 
 // sound are the ids of all samples except the broken ones, which are sorted.

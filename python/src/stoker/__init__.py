@@ -14,6 +14,7 @@ import typing as _typing
 from . import transforms
 from ._batch import Batch, Ragged
 from ._benchmark import Benchmark, benchmark
+from ._chain import AUTOTUNE
 from ._datasets import Synthetic
 from ._doctor import Diagnosis, doctor
 from ._errors import (
@@ -27,6 +28,7 @@ from ._errors import (
     StokerError,
 )
 from ._fields import Field
+from ._files import Table, files
 from ._folder import ImageFolder
 from ._formats import (
     BetonDataset,
@@ -36,11 +38,10 @@ from ._formats import (
     MDSDataset,
     NpyDataset,
     ParquetDataset,
-    Table,
     TFRecordDataset,
     TokenDataset,
-    files,
 )
+from ._listing import list_files
 from ._loader import DataLoader
 from ._mixture import Mixture
 from ._pack import pack
@@ -61,6 +62,7 @@ from ._version import VERSION as __version__
 from ._webdataset import WebDataset
 
 __all__ = [
+    "AUTOTUNE",
     "Batch",
     "BatchSampler",
     "Benchmark",
@@ -102,6 +104,7 @@ __all__ = [
     "benchmark",
     "doctor",
     "files",
+    "list_files",
     "pack",
     "profile",
     "stats",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import _order, _ranks
-from ._errors import ConfigError, Problems, whole
+from ._errors import MAX_COUNT, ConfigError, Problems, whole
 from ._numbers import scalar
 
 
@@ -31,10 +31,10 @@ def truth(name: str, value: Any, problems: Problems) -> bool:
 
 
 def count(name: str, value: Any, problems: Problems) -> int:
-    """An integer above 0; anything else is a problem."""
+    """An integer from 1 to 2**53, as the engine requires; anything else is a problem."""
     value = scalar(value)
-    if not whole(value) or value < 1:
-        problems.add(f"{name} is {value!r}", "give an integer, at least 1")
+    if not whole(value) or not 1 <= value <= MAX_COUNT:
+        problems.add(f"{name} is {value!r:.80}", "give an integer from 1 to 2**53")
         return 1
     return int(value)
 

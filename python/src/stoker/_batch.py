@@ -19,6 +19,7 @@ from ._bundle import BYTES, Bundle, Holds, Plan, total
 from ._client import Field
 from ._errors import ConfigError, StokerError, from_wire
 from ._types import Fields
+from ._views import Groups, name_of
 from ._wire import Message
 
 if TYPE_CHECKING:
@@ -143,6 +144,26 @@ class Kind:
         return value
 
 
+def numpy_dtype(name: str) -> Any:
+    """NumPy's dtype of this name. Those that NumPy lacks (bfloat16, float8_*, complex32) are of ml_dtypes, which JAX
+    and TensorFlow install. They must not depend on who has imported it, so it is imported here."""
+    import numpy
+
+    try:
+        return numpy.dtype(name)
+    except TypeError:
+        pass
+    try:
+        import ml_dtypes
+
+        return numpy.dtype(getattr(ml_dtypes, name))
+    except (ImportError, AttributeError) as error:
+        hint = 'pass output="torch", or return another dtype'
+        if isinstance(error, ImportError) and name.startswith(("bfloat", "float8", "complex32")):
+            hint += ", or install ml_dtypes"
+        raise ConfigError(f"NumPy has no {name}", hint=hint) from error
+
+
 class NumpyKind(Kind):
     name = "numpy"
 
@@ -152,7 +173,7 @@ class NumpyKind(Kind):
         self._np = numpy
 
     def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
-        kind = self._np.dtype(dtype)
+        kind = numpy_dtype(dtype)
         count = total(shape)
         if not count:
             return self._np.empty(shape, kind)
@@ -189,7 +210,11 @@ class JaxKind(NumpyKind):
         self._jax = jax.numpy
 
     def finish(self, array: Any) -> Any:
-        return self._jax.array(array, copy=True)
+        try:
+            return self._jax.array(array, copy=True)
+        except TypeError as error:
+            hint = 'convert the samples, or pass output="numpy"'
+            raise ConfigError(f"JAX has no {array.dtype}", hint=hint) from error
 
     def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
         if hasattr(value, "__dict__"):
@@ -236,7 +261,7 @@ class TorchKind(Kind):
     def own(self, array: Any) -> Any:
         # Not clone(): it may run OpenMP, which hangs in a forked child if the parent has used it.
         fresh = self._torch.empty(array.shape, dtype=array.dtype)
-        ctypes.memmove(fresh.data_ptr(), array.data_ptr(), array.nbytes)
+        ctypes.memmove(fresh.data_ptr(), array.data_ptr(), array.numel() * array.element_size())  # nbytes: torch 2.1
         return fresh
 
     def split(self, array: Any, rows: int, parts: int) -> Sequence[Any]:
@@ -297,6 +322,7 @@ class Maker:
         self._form = form
         self._single = single
         self._squeeze = squeeze
+        self._grouped = Groups(self._fields.values())
         self._plan: Plan | None = None
         self._holds = Holds()
 
@@ -326,8 +352,9 @@ class Maker:
 
     def _batch(self, values: Sequence[Any], facts: Mapping[str, Any]) -> Any:
         batch: Any
+        values = self._grouped(values)
         if self._form == "dict":
-            batch = DictBatch(zip(self._fields, values, strict=True))
+            batch = DictBatch(zip(self._grouped.names, values, strict=True))
         elif self._form == "tuple":
             batch = Batch(values)
         else:
@@ -356,7 +383,7 @@ class Maker:
 
     def _field(self, field: Field, column: Mapping[str, Any], rows: int, root: Any) -> Any:
         if field.dtype == "object":
-            return _objects(field, column, rows, root)
+            return objects(field, column, rows, root)
         if column.get("kind") == "ragged":
             return self._ragged(field, column, rows, root)
         shape = (column.get("rows") or rows, *(column.get("shape") or ()))
@@ -365,7 +392,7 @@ class Maker:
             array = self._kind.own(array)
         if field.axes == "hwc" and field.view == "chw":
             array = self._kind.permute(array, (0, 3, 1, 2))
-        if field.name in self._squeeze:
+        if name_of(field) in self._squeeze:
             array = array[..., 0] if field.view == "hwc" else array[:, 0]
         return self._kind.finish(array)
 
@@ -384,7 +411,7 @@ class Maker:
         return value.values if isinstance(value, Ragged) else value[0]
 
 
-def _objects(field: Field, column: Mapping[str, Any], rows: int, root: Any) -> list[Any]:
+def objects(field: Field, column: Mapping[str, Any], rows: int, root: Any) -> list[Any]:
     """Variable-length values: int64 offsets at ``off``, relative to ``at``."""
     memory = memoryview(root).cast("B")
     ends = struct.unpack_from(f"<{rows + 1}q", memory, column["off"])

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ._datasets import Dataset
 from ._errors import ConfigError, Problems
 
 WINDOWS = 5  # number of windows that must agree
@@ -99,6 +100,11 @@ def benchmark(
             if isinstance(loader, (str, bytes))
             else f"loader is of type {type(loader).__name__}",
             f"give a loader over it: stoker.DataLoader(stoker.ImageFolder({os.fspath(loader)!r}), batch_size=64)",
+        )
+    elif isinstance(loader, Dataset):
+        problems.add(
+            f"loader is a dataset ({type(loader).__name__})",
+            "give a loader over it: stoker.DataLoader(dataset, batch_size=64)",
         )
     elif not callable(loader) and not isinstance(loader, Iterable):
         problems.add(f"loader is of type {type(loader).__name__}", "give a loader, or a function that makes one")

@@ -22,7 +22,7 @@ SMALL_BYTES = 4096
 # From this many bundles with held slots on, batches are copies: the loop holds one batch and takes the next.
 HELD = 4
 
-# A column of all steps: what to put into the batches, by place.
+# A column of all steps: what to put into the batches, by number.
 Cut = Callable[[Any, int, bool], Iterable[tuple[int, Sequence[Any]]]]
 
 
@@ -39,28 +39,28 @@ class Plan:
         self._cuts: list[Cut] = []
         columns = {column["name"]: column for column in self.columns}
         dtypes = {**{name: field.dtype for name, field in fields.items()}, **facts}
-        places = {name: at for at, name in enumerate(dtypes)}
-        self._width = len(places)
+        numbers = {name: at for at, name in enumerate(dtypes)}
+        self._width = len(numbers)
         for name, dtype in dtypes.items():
             column = columns[name]
-            self._add(places[name], dtype, tuple(column.get("shape") or ()), column["off"])
+            self._add(numbers[name], dtype, tuple(column.get("shape") or ()), column["off"])
 
     def fits(self, message: Message) -> bool:
         return bool(self.rows == message["rows"] and self.columns == message["data"])
 
-    def _add(self, place: int, dtype: str, shape: tuple[int, ...], off: int) -> None:
+    def _add(self, number: int, dtype: str, shape: tuple[int, ...], off: int) -> None:
         kind, rows, whole = self._kind, self.rows, (self.rows, *shape)
         size = total(whole) * BYTES[dtype]
 
         def small(root: Any, steps: int, own: bool) -> list[tuple[int, Sequence[Any]]]:
             array = kind.own(kind.view(root, dtype, (steps * rows, *shape), off))
-            return [(place, [kind.finish(piece) for piece in kind.split(array, rows, steps)])]
+            return [(number, [kind.finish(piece) for piece in kind.split(array, rows, steps)])]
 
         def large(root: Any, steps: int, own: bool) -> list[tuple[int, Sequence[Any]]]:
             arrays = [kind.view(root, dtype, whole, off + step * size) for step in range(steps)]
             if own:
                 arrays = [kind.own(array) for array in arrays]
-            return [(place, [kind.finish(array) for array in arrays])]
+            return [(number, [kind.finish(array) for array in arrays])]
 
         self._cuts.append(small if size < SMALL_BYTES else large)
 
@@ -68,8 +68,8 @@ class Plan:
         """What each step holds: fields, then facts."""
         columns: list[Sequence[Any]] = [()] * self._width
         for cut in self._cuts:
-            for place, arrays in cut(root, steps, own):
-                columns[place] = arrays
+            for number, arrays in cut(root, steps, own):
+                columns[number] = arrays
         return list(zip(*columns, strict=True))
 
 

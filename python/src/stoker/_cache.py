@@ -1,7 +1,8 @@
-"""Turns what users say about the cache into its part of the Spec."""
+"""Turns what users say about the cache into its part of the Spec; and the cache folder of the machine."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,16 @@ _UNITS.update({"tb": 10**12, "b": 1, "": 1})  # the longer ones first
 
 # What is kept: the sample before the first random transform, or right after decoding.
 AFTER = ("random", "decode")
+
+
+def folder(name: str) -> str:
+    """A folder in the cache folder, made if it is missing."""
+    cache = os.environ.get("STOKER_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "stoker"
+    )
+    path = os.path.join(os.path.abspath(cache), name)
+    os.makedirs(path, exist_ok=True)
+    return path
 
 
 def read_cache(given: Any, problems: Problems) -> dict[str, Any] | None:

@@ -1,239 +1,40 @@
-"""The one engine of this process: started when it is first needed, restarted when it dies, ended with its last loader.
+"""Loaders and passes in the engine of this process.
 
-    Client   which engine runs, how often it died, which samples may have killed it, who needs it
     Loader   a loader in the engine: a Spec, opened again on every new engine
     Pass     a pass in the engine: continues at its position on every new engine
 
-The thread that talks to an engine when it dies cleans up after it, and every other request in flight is repeated on the
-next engine. A loader whose requests kill two engines is refused, and the others go on: after a crash, the loaders that
-had requests in flight take turns on the next engine until each has had an answer, which shows whose request it was. A
-forked child starts with its own Client.
+What happens when an engine dies is in _engines.py.
 """
 
 from __future__ import annotations
 
-import atexit
 import json
 import mmap
 import os
-import signal
 import threading
-import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from copy import copy
 from time import monotonic_ns
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from . import _notice
-from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError
-from ._process import GRACE_SECONDS, Engine, Gone, Unborn, status_words
-from ._told import Contents, Member, changed
+from ._engines import client, forked
+from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError, StallError
+from ._process import GRACE_SECONDS, Aside, Engine, Gone
+from ._stuck import explained
+from ._told import Contents, Member, changed, read_error
+from ._views import Groups
 from ._wire import Message
 
-MAX_RESTARTS = 3
-MAX_CRASHES = 2  # crashes at requests of one loader
-WINDOW_SECONDS = 3600.0
 BUNDLE = 16  # small batches in one message
 QUIET_SECONDS = 60.0  # seconds that the engine may work on a request without a message
+SLOW_SECONDS = 60.0  # seconds after which a worker that is stuck is shown, where the loop waits for ever
+STACK_SECONDS = 1.5  # seconds that the engine may wait for the Python stack of a worker that is stuck
+FOREVER_SECONDS = 1e6  # poll(2) counts milliseconds to 2^31
 LAST_SECONDS = 2.0  # seconds that closing a loader waits for its statistics
 
 T = TypeVar("T")
-
-# Signals by which somebody else ends a process. They say nothing about the samples being worked on.
-_FOREIGN = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
-
-
-class Client:
-    """Safe for concurrent use; there is one per process, see ``client()``."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._engine: Engine | None = None
-        self._needed: set[int] = set()  # Loaders that keep the engine alive, by their number
-        self._released: deque[tuple[int, Engine | None, int]] = deque()
-        self._deaths: list[tuple[float, str]] = []
-        self._crashes: dict[
-            int, list[tuple[float, str]]
-        ] = {}  # by Loader: those of _deaths that happened at its requests
-        self._turns = threading.RLock()  # held by the Loader of _crashes that has a request in flight
-        self._suspects: dict[tuple[str, int], dict[str, Any]] = {}  # in wire form, by digest and sample
-
-    def engine(self, need: int | None = None) -> Engine:
-        """The engine, started if none runs. ``need`` keeps it alive from now on."""
-        try:
-            with self._lock:
-                if need is not None:
-                    self._needed.add(need)
-                if self._engine is None:
-                    self._refuse_too_many_deaths()
-                    self._engine = self._started()
-                return self._engine
-        finally:
-            self._settle()
-
-    def _started(self) -> Engine:
-        """A new engine. If it is killed before its hello, that counts as a death."""
-        while True:
-            try:
-                return Engine(list(self._suspects.values()))
-            except Unborn as unborn:
-                if unborn.status is not None and unborn.status >= 0:  # it says why itself, and would do so again
-                    raise unborn.error() from None
-                self._died(unborn.status)
-                self._goes_on()
-
-    def _died(self, status: int | None) -> tuple[float, str]:
-        """Counts a death."""
-        now = time.monotonic()
-        self._deaths = [d for d in self._deaths if now - d[0] < WINDOW_SECONDS]
-        self._deaths.append((now, status_words(status)))
-        return self._deaths[-1]
-
-    def _goes_on(self) -> None:
-        """Logs that the next engine is started; EngineError if engines have died too often."""
-        self._refuse_too_many_deaths()
-        if self._deaths:
-            _notice.warn(
-                f"the engine died ({self._deaths[-1][1]}); starting it again, "
-                f"restart {len(self._deaths)} of {MAX_RESTARTS} per hour"
-            )
-
-    def bury(self, gone: Gone, number: int, digest: str) -> EngineError | None:
-        """Handles a dead engine, once; EngineError if engines have died too often.
-
-        Returns the error if they died too often at requests of this Loader, whose dataset has this digest.
-        """
-        engine = gone.engine
-        try:
-            with self._lock:
-                first = self._engine is engine
-                if first:
-                    self._engine = None
-                    status = engine.end(1.0)
-                    first = not engine.abandoned
-                if first:
-                    death = self._died(status)
-                    if status not in _FOREIGN:
-                        self._suspect(engine)
-                        engine.crash = death
-                if engine.crash is not None and gone.asked is not None:
-                    refusal = self._blamed(number, digest, engine.crash, gone.asked)
-                    if refusal is not None:
-                        return refusal
-                if first:
-                    self._goes_on()
-                return None
-        finally:
-            self._settle()
-
-    def _blamed(
-        self, number: int, digest: str, crash: tuple[float, str], asked: Mapping[str, Any]
-    ) -> EngineError | None:
-        """Counts a crash at a request of a Loader, and says whether there have been too many."""
-        crashes = self._crashes.setdefault(number, [])
-        crashes.append(crash)
-        # If two crashes have a sample in common, it is the cause, and the next engine treats it as bad.
-        known = any(s["digest"] == digest and s["deaths"] >= MAX_CRASHES for s in self._suspects.values())
-        if len(crashes) < MAX_CRASHES or (known and len(crashes) == MAX_CRASHES):
-            return None
-        # They are this loader's: the other loaders keep their number of restarts.
-        self._deaths = [death for death in self._deaths if death not in crashes]
-        del self._crashes[number]
-        epoch = f" of epoch {asked['epoch']}" if "epoch" in asked else ""
-        return EngineError(
-            f"the engine died {len(crashes)} times during requests of this loader, the last time by {crash[1]} during "
-            f"{asked['type']!r}{epoch}: the loader is refused",
-            code="died",
-            hint="read what the engine wrote to stderr, and please report it. Other loaders are not affected",
-        )
-
-    @contextmanager
-    def turn(self, number: int) -> Iterator[None]:
-        """Wraps a request of a Loader. If one of several Loaders crashed an engine, they take turns."""
-        if number not in self._crashes:
-            yield
-            return
-        with self._turns:
-            yield
-        self._crashes.pop(number, None)  # this Loader was not the cause
-
-    def _refuse_too_many_deaths(self) -> None:
-        now = time.monotonic()
-        recent = [how for when, how in self._deaths if now - when < WINDOW_SECONDS]
-        if len(recent) <= MAX_RESTARTS:
-            return
-        raise EngineError(
-            f"the engine died {len(recent)} times within an hour, the last time by {recent[-1]}",
-            code="died",
-            hint="read what it wrote to stderr (SIGKILL often means that memory ran out: see dmesg, and lower memory= "
-            "or batch_size); please report it if nothing there explains it",
-        )
-
-    def _suspect(self, engine: Engine) -> None:
-        for work in engine.page.work():
-            if (digest := engine.digests.get(work.loader)) is not None and work.sample >= 0:
-                suspect = {"loader": work.loader, "digest": digest, "sample": work.sample, "deaths": 0}
-                self._suspects.setdefault((digest, work.sample), suspect)["deaths"] += 1
-
-    def release(self, number: int, engine: Engine | None, loader: int) -> None:
-        """Somebody no longer needs the engine; ``loader`` is 0 if none was opened.
-
-        Finalisers call it, anywhere: it never waits for the lock.
-        """
-        self._released.append((number, engine, loader))
-        self._settle()
-
-    def _settle(self) -> None:
-        while self._released and self._lock.acquire(blocking=False):
-            try:
-                while self._released:
-                    number, engine, loader = self._released.popleft()
-                    last = self._needed == {number}
-                    self._needed.discard(number)
-                    current = engine is self._engine
-                    if engine is not None and current and loader and self._needed:
-                        engine.post({"type": "close", "loader": loader})
-                    elif self._engine is not None and not self._needed and (current or last):
-                        ending, self._engine = self._engine, None
-                        ending.end(2.0)
-            finally:
-                self._lock.release()
-
-    def stop(self) -> None:
-        """Ends the engine when the interpreter exits."""
-        with self._lock:
-            engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.end(2.0)
-
-    def forget(self) -> None:
-        """In a forked child, instead of everything else."""
-        if self._engine is not None:
-            self._engine.forget()
-
-
-_client = Client()
-_locked: weakref.WeakSet[Loader | Pass] = weakref.WeakSet()
-
-
-def client() -> Client:
-    """The Client of this process."""
-    return _client
-
-
-def _after_fork() -> None:
-    global _client
-    parents, _client = _client, Client()
-    parents.forget()
-    for each in list(_locked):
-        each.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-atexit.register(lambda: _client.stop())
 
 
 class Field(NamedTuple):
@@ -244,6 +45,13 @@ class Field(NamedTuple):
     dtype: str
     axes: str  # layout of an image: hwc, chw or ""
     view: str  # layout in which it is shown
+    batch: str = ""  # padded | ragged, of an array whose samples differ
+    view_of: str = ""  # the picture of which it is one of several views, which follow one another
+
+    @staticmethod
+    def read(told: Message) -> Field:
+        may = (told.get(key, "") for key in ("axes", "view", "batch", "view_of"))
+        return Field(told["name"], told["kind"], told["dtype"], *may)
 
 
 class Opened(NamedTuple):
@@ -264,6 +72,11 @@ class Opened(NamedTuple):
     unlike: dict[str, str]  # digests of datasets packed into other samples, and how: their states do not fit
     contents: list[Contents]  # of each dataset
 
+    @property
+    def names(self) -> list[str]:
+        """The names of what samples have."""
+        return Groups(self.fields).names
+
 
 def _opened(answer: Message, engine: Engine) -> Opened:
     return Opened(
@@ -272,10 +85,7 @@ def _opened(answer: Message, engine: Engine) -> Opened:
         pipeline=str(answer.get("pipeline", "")),
         classes=list(answer.get("classes") or []),
         format=str(answer.get("format", "")),
-        fields=[
-            Field(f["name"], f["kind"], f["dtype"], f.get("axes", ""), f.get("view", ""))
-            for f in answer.get("fields") or []
-        ],
+        fields=[Field.read(field) for field in answer.get("fields") or []],
         lanes=int(answer.get("lanes") or engine.lanes),
         order=dict(answer.get("order") or {}),
         stride=int(answer.get("stride", 1)),
@@ -300,13 +110,47 @@ class _Place:
         self.id = 0
 
 
+class Crew(Protocol):
+    """Who makes the samples of a loader over a dataset of the user's own: worker processes, or the calling thread."""
+
+    timeout: float  # seconds without a batch that count as a stall; 0: none is one
+    bundles: bool  # whether one message may hold several batches
+
+    def aside(self) -> Aside | None:
+        """What the thread that is about to ask for a batch does meanwhile."""
+
+    def told(self) -> dict[str, Any]:
+        """What the engine is told of it when the loader is opened."""
+
+    def staff(self, engine: Engine, loader: int) -> None:
+        """Before a pass begins there: the engine gets its workers, if it has none yet."""
+
+    def hire(self, engine: Engine, loader: int, answer: Message) -> None:
+        """The engine says that workers are missing."""
+
+    def shows(self, progress: Message) -> None:
+        """What the engine says while the loop waits: a worker is stuck."""
+
+    def worked(self) -> None:
+        """A batch has arrived."""
+
+    def leave(self) -> None:
+        """The loader has taken another one in the engine: running passes go on."""
+
+    def close(self) -> None:
+        """The loader is closed."""
+
+    def after_fork(self) -> None:
+        """In a forked child: the workers are the parent's."""
+
+
 class Loader:
     """A loader in the engine. Opens at first need, and again after ``close()`` or on a new engine.
 
     ``timeout`` is the stall deadline of a batch in seconds. ``keeps`` says whether it keeps the engine alive.
     ``stored``: only the stored data is inspected and no batch is made, so no field has to be deliverable.
     ``members`` are the datasets of the Spec: the engine has to find what they told their user. ``before`` is what the
-    loader found that this one takes over from.
+    loader found that this one takes over from. ``crew`` makes the samples of a dataset of the user's own.
     """
 
     _count = 0
@@ -319,6 +163,7 @@ class Loader:
         stored: bool = False,
         members: Sequence[Member] = (),
         before: Sequence[Contents] = (),
+        crew: Crew | None = None,
     ) -> None:
         Loader._count += 1
         self._number = Loader._count
@@ -328,12 +173,13 @@ class Loader:
         self._stored = {"stored": True} if stored else {}
         self._members = members
         self._before = before
+        self.crew = crew
         self._lock = threading.Lock()
         self._at = _Place()
         self.opened: Opened | None = None
         self._refused: EngineError | None = None
         self.closings = 0  # passes begun before the last close have ended
-        _locked.add(self)
+        forked(self)
         weakref.finalize(self, _release, self._number, self._at).atexit = False
 
     @property
@@ -372,6 +218,9 @@ class Loader:
                 with client().turn(self._number):
                     engine = client().engine(self._number if self._keeps else None)
                     return work(engine, self._open(engine))
+            except DataError as error:
+                read_error(self._members, error)
+                raise
             except Gone as gone:
                 digest = "" if self.opened is None else self.opened.digest
                 self._refused = client().bury(gone, self._number, digest)
@@ -383,9 +232,10 @@ class Loader:
             if self._at.engine is engine:
                 return self._at.id
             progress = _notice.Progress()
+            crew = {} if self.crew is None else {"crew": self.crew.told()}
             try:
                 answer, _ = engine.request(
-                    {"type": "open", "spec": self.spec, **self._stored},
+                    {"type": "open", "spec": self.spec, **self._stored, **crew},
                     max(QUIET_SECONDS, self.timeout),
                     lambda m: progress.show(m.get("done", 0), m.get("total", 0), m.get("what", "")),
                 )
@@ -427,7 +277,7 @@ class Loader:
                         change = answer["answer"]
                     except ConfigError:  # the loader that looked was closed meanwhile: there is no file to name
                         pass
-                raise changed(member.kind, told[0], now, change)
+                raise changed(member.kind, told[0], now, change, member.told.found)
         # A pass cannot go on over other data; a dataset that is only looked at shows what is there now.
         before = self.opened.contents if self._keeps and self.opened is not None else self._before
         for was, now in zip(before, found.contents, strict=False):
@@ -494,11 +344,15 @@ class Loader:
     def close(self) -> None:
         """Closes it in the engine, and ends the engine if nobody else needs it."""
         self.closings += 1
+        if self.crew is not None:
+            self.crew.close()
         _release(self._number, self._at)
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
         self._at.engine = None
+        if self.crew is not None:
+            self.crew.after_fork()
 
 
 def _stats(
@@ -532,7 +386,8 @@ class Pass:
 
     ``position`` and ``step`` are those after the last batch that ``next`` built, or before the first. ``told`` is what
     the engine says about that batch. ``order`` gives the list of ids that remains from a position on, if the client
-    decides the order. ``bundle``: one message may hold several batches.
+    decides the order. ``bundle``: one message may hold several batches. ``points`` says where workers are that iterate
+    the dataset.
     """
 
     def __init__(
@@ -543,6 +398,7 @@ class Pass:
         step: int = 0,
         order: Callable[[int], dict[str, Any]] | None = None,
         bundle: bool = False,
+        points: Callable[[], list[dict[str, Any]]] | None = None,
     ) -> None:
         self._remote = remote
         self._closings = remote.closings
@@ -555,9 +411,10 @@ class Pass:
         self.rows = 0  # of the last batch
         self.waited = 0  # spent by the engine for the last next, ns
         self._order = order
-        self._bundled = bundle
+        self._points = points
+        self._bundled = bundle and (remote.crew is None or remote.crew.bundles)
         self._bundle: Any = None  # batches that arrived together and have not been given yet
-        _locked.add(self)
+        forked(self)
         weakref.finalize(self, _cancel, self._at).atexit = False
         if not 0 <= epoch <= MAX_EPOCH:
             raise ConfigError(
@@ -601,23 +458,51 @@ class Pass:
 
     def _begin(self, engine: Engine, loader: int) -> int:
         if self._at.engine is not engine:
+            if self._remote.crew is not None:
+                self._remote.crew.staff(engine, loader)
             begin = {"type": "pass", "loader": loader, "epoch": self.epoch, "position": self.position}
             begin["step"] = self.step
             if self._bundled:
                 begin["bundle"] = BUNDLE
             if self._order is not None:
                 begin["list"] = self._order(self.position)
+            if self._points is not None:
+                begin["points"] = self._points()
             answer, _ = engine.request(begin, max(QUIET_SECONDS, self._remote.timeout))
             self._at.id, self._at.engine = int(answer["pass"]), engine
         return self._at.id
 
     def _ask(self, engine: Engine, loader: int) -> tuple[Message, Any] | None:
+        crew = self._remote.crew
+        if crew is not None:
+            return self._ask_crew(crew, engine, loader)
         seconds = self._remote.timeout
         answer, _ = engine.request(
             {"type": "next", "pass": self._begin(engine, loader), "timeout": int(seconds * 1000)},
             seconds + GRACE_SECONDS,
         )
         return None if answer["type"] == "end" else (answer, engine.slots.lease(answer["slot"]))
+
+    def _ask_crew(self, crew: Crew, engine: Engine, loader: int) -> tuple[Message, Any] | None:
+        """The same over a dataset of the user's own: workers that are missing are started first."""
+        while True:
+            question = {"type": "next", "pass": self._begin(engine, loader)}
+            seconds = FOREVER_SECONDS
+            if crew.timeout:
+                question["timeout"] = max(1, int(crew.timeout * 1000))
+                seconds = crew.timeout + STACK_SECONDS + GRACE_SECONDS
+            else:
+                question["slow"] = int(SLOW_SECONDS * 1000)
+            try:
+                answer, _ = engine.request(question, seconds, crew.shows, aside=crew.aside())
+            except StallError as error:
+                raise explained(error) from error.__cause__
+            if answer["type"] == "end":
+                return None
+            if answer["type"] != "hire":
+                crew.worked()
+                return answer, engine.slots.lease(answer["slot"])
+            crew.hire(engine, loader, answer)
 
     def cancel(self) -> None:
         """Ends it in the engine; ``next`` starts it again at its position."""

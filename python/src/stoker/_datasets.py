@@ -13,20 +13,23 @@ tuples; to_tuple() and select() choose.
 from __future__ import annotations
 
 import copy
-import difflib
-import inspect
 import operator
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from . import _client
+from . import _client, _ranks
+from ._advice import ALWAYS, Checked, check_names, is_typo, no_attribute, not_added, not_an_index
 from ._batch import Batch, JaxKind, Kind, Maker, NumpyKind, TorchKind
 from ._cache import read_cache
-from ._errors import ConfigError, Problems, whole
+from ._chain import Chain
+from ._errors import ConfigError, Problems, StokerError, whole
 from ._frozen import frozen
-from ._numbers import scalar
-from ._spec import Form, Recipe, default_output
+from ._numbers import column, scalar
+from ._position import Position
+from ._spec import Form, Recipe, Settings, default_output
 from ._told import Member, Told, where
 from ._types import J, N, T
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from ._types import AnyTuple, Array, Dict, Numpy, Tensor  # noqa: F401 in bases
 
 # Attributes that are recomputed when needed: copies and pickles omit them.
-_PASSING = frozenset(("_peek", "_maker", "_loader", "_listed"))
+_PASSING = frozenset(("_peek", "_maker", "_loader", "_listed", "_choice"))
 
 Data = TypeVar("Data", bound="Dataset[Any, Any, Any]")
 
@@ -53,7 +56,7 @@ def make_kind(output: str, pin: bool = False) -> Kind:
     return JaxKind() if output == "jax" else NumpyKind()
 
 
-class Dataset(Generic[T, N, J]):
+class Dataset(Checked, Chain, Generic[T, N, J]):
     """Base of all datasets. Can be pickled. After construction, only ``transform`` can be assigned to, if there is
     one."""
 
@@ -66,18 +69,38 @@ class Dataset(Generic[T, N, J]):
     # What a subclass may not override, each with the reason.
     _overrides: ClassVar[Mapping[str, str]] = _OVERRIDES
 
-    if not TYPE_CHECKING:  # a constructor typed as Any
+    if not TYPE_CHECKING:  # with these, type checkers would accept any argument and any attribute
 
         def __new__(cls, *args: Any, **keywords: Any) -> Any:
-            known = inspect.signature(cls.__init__).parameters
-            if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
-                check_keywords(cls.__name__, keywords, [*known][1:])
-            made = super().__new__(cls)
+            made = super().__new__(cls, *args, **keywords)
             made.__dict__["_told"] = Told()
             return made
 
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name)
+
+        def __add__(self, other: Any) -> Any:
+            if isinstance(other, Dataset):
+                raise not_added("+", self, other)
+            return NotImplemented
+
+        def __radd__(self, other: Any) -> Any:
+            if isinstance(other, int):
+                raise not_added("+", other, self)
+            return NotImplemented
+
+        def __or__(self, other: Any) -> Any:
+            if isinstance(other, Dataset):
+                raise not_added("|", self, other)
+            return NotImplemented
+
     def __setattr__(self, name: str, value: Any) -> None:
         known = type(self)._fixed
+        if is_typo(name, "transform") and not hasattr(type(self), name) and name not in known:
+            raise ConfigError(
+                f"{type(self).__name__}.{name} cannot be assigned to: it would have no effect",
+                hint="did you mean 'transform'?",
+            )
         if name in known and not (known[name] == "" and name not in self.__dict__):
             raise ConfigError(
                 f"{type(self).__name__}.{name} cannot be assigned to: it would have no effect",
@@ -93,6 +116,7 @@ class Dataset(Generic[T, N, J]):
     _peek: _client.Loader | None = None  # the small loader; does not keep the engine alive
     _maker: Maker | None = None
     _cached: dict[str, Any] | None = None  # what cache() set, in the form of the Spec
+    _asked: Mapping[str, Any] = MappingProxyType({})  # what batch() and shuffle() set: parts of a Recipe
 
     def _recipe(self) -> Recipe:
         raise NotImplementedError
@@ -104,20 +128,98 @@ class Dataset(Generic[T, N, J]):
     def _renew(self) -> None:
         """Applies changes made since the last look: a transform that now holds other transforms."""
 
+    def _reads(self) -> dict[str, Any]:
+        """What batch() and shuffle() asked of the loader, as parts of its Recipe."""
+        return {key: value for key, value in self._asked.items() if key != "collate"}
+
+    def _step(self, *steps: Any) -> Any:
+        return self._collated()._step(*steps)
+
+    def _asking(self, **asked: Any) -> Any:
+        return self._collated()._asking(**asked)
+
+    def _python_steps(self) -> tuple[Any, ...]:
+        """The steps (_program.py) of its transforms that only Python can run."""
+        return ()
+
+    def _collation(self) -> Any:
+        """The user's function that makes a batch of samples; None: they are stacked."""
+        return self._asked.get("collate")
+
+    def _decide(self, keywords: Any = None) -> None:
+        """Finds out which samples there are, with the workers that these keywords of a loader ask for."""
+
+    def _stepped(self) -> Any:
+        """The same with its steps of Python, for workers; None: the engine does everything."""
+        return self._collated() if self._python_steps() else None
+
+    def _collated(self) -> Any:
+        """The same for workers that make batches of the user's collate function."""
+        from ._steps import Stepped
+
+        return Stepped(self, asked=self._asked)
+
     def _remote(self) -> _client.Loader:
         self._renew()
         if self._peek is None:
-            spec: dict[str, Any] = {
-                "dataset": self._recipe().dataset,
-                "batch": {"size": 1},
-                "deliver": {"prefetch": 1},
-                "workers": 1,
-            }
-            fields = self._fields()
-            if fields is not None:
-                spec["fields"] = fields
-            self._peek = _client.Loader(spec, keeps=False, members=self._members())
+            self._peek = _client.Loader(self._alone(), keeps=False, members=self._members())
         return self._peek
+
+    def _alone(self) -> dict[str, Any]:
+        """The Spec of its samples one by one, in the order in which they are stored."""
+        spec: dict[str, Any] = {
+            "dataset": self._recipe().dataset,
+            "batch": {"size": 1},
+            "deliver": {"prefetch": 1},
+            "workers": 1,
+        }
+        fields = self._fields()
+        if fields is not None:
+            spec["fields"] = fields
+        if (subset := self._recipe().subset) is not None:
+            spec["order"] = {"subset": column(subset)}
+        return spec
+
+    def _samples(self) -> int:
+        """Number of samples."""
+        return self._look().info().samples
+
+    def _ids(self) -> Sequence[int]:
+        """The numbers of its samples, in their order, as batches have them."""
+        return range(self._samples())
+
+    def _crew(self, settings: Settings) -> _client.Crew | None:
+        """Who makes the samples of a loader; None: the engine."""
+        return None
+
+    def _names(self) -> list[str]:
+        """The fields of batches, in their order."""
+        fields = self._fields()
+        if fields is not None:
+            return [str(field["name"]) for field in fields]
+        return [field.name for field in self._remote().info().fields]
+
+    def _nameable(self, settings: Settings) -> int | None:
+        """How many samples a sampler may ask for in its own way; None: it gives ids, as plain integers."""
+        return None
+
+    def _batches(self, info: _client.Opened, kind: Kind, settings: Settings, crew: Any) -> Any:
+        """What makes batches of slots."""
+        recipe = self._recipe()
+        made = Maker(info.fields, kind, form=recipe.form, single=settings.single, squeeze=recipe.squeeze)
+        return self._watched(made, settings)
+
+    def _watched(self, made: Any, settings: Settings) -> Any:
+        """What makes batches, and tells a handler of bad samples."""
+        return made
+
+    def _way(self, at: Position, settings: Settings) -> Any:
+        """Where the next pass begins in a dataset that is iterated."""
+        return None
+
+    def _pipeline(self, known: str, settings: Settings) -> str:
+        """The digest of fields and transforms in states; ``known`` is the engine's."""
+        return known
 
     def _members(self) -> list[Member]:
         """The datasets that a loader over this one reads, and what they told of their data."""
@@ -161,12 +263,21 @@ class Dataset(Generic[T, N, J]):
         return self._look().info().samples
 
     def __getitem__(self, index: int) -> Any:
-        """Sample ``index`` as a loader over this dataset gives it at that place of epoch 0 without shuffle."""
-        at = operator.index(index)
-        remote = self._look()
-        count = remote.info().samples
+        """Sample ``index`` as a loader over this dataset gives it at that place of epoch 0 without shuffle, so always
+        with the same crops and flips. For torch's DataLoader they are drawn anew each time, as torchvision's are: by a
+        number of torch's random generator."""
+        if (stepped := self._stepped()) is not None:
+            return stepped[index]
+        at = self._number(index)
+        count = self._look().info().samples
         if not -count <= at < count:
             raise IndexError(f"sample {at} is out of range: the dataset has {count}")
+        sample = self._sample(at % count, self._drawn())
+        return tuple(sample) if isinstance(sample, Batch) else sample
+
+    def _sample(self, at: int, epoch: int) -> Any:
+        """A sample as the engine delivers it at that place of an epoch."""
+        remote = self._look()
         if self._maker is None:
             recipe = self._recipe()
             self._maker = Maker(
@@ -176,12 +287,29 @@ class Dataset(Generic[T, N, J]):
                 single=True,
                 squeeze=recipe.squeeze,
             )
-        begun = _client.Pass(remote, 0, at % count)
+        begun = _client.Pass(remote, epoch, at)
         try:
-            sample = begun.next(self._maker.make)
+            return begun.next(self._maker.make)
         finally:
             begun.cancel()
-        return tuple(sample) if isinstance(sample, Batch) else sample
+
+    def _drawn(self) -> int:
+        """The epoch that decides what the transforms of ``dataset[i]`` draw."""
+        torch: Any = sys.modules.get("torch")
+        if "torch.utils.data" not in sys.modules or not _ranks.fetching():
+            return 0
+        return int(torch.randint(1 << 52, ()))
+
+    def _number(self, index: Any) -> int:
+        try:
+            return operator.index(index)
+        except TypeError:
+            pass
+        try:
+            fields = self._remote().info().names if isinstance(index, str) else []
+        except StokerError:  # the error will be raised again
+            fields = []
+        raise not_an_index(self, index, fields)
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key not in _PASSING}
@@ -224,6 +352,7 @@ class Synthetic(Dataset["Batch[Tensor]", "Batch[Numpy]", "Batch[Array]"]):
         return self._with(fields or ("image",), "tuple")
 
     def _with(self, fields: Sequence[Any], form: Form) -> Dataset[Any, Any, Any]:
+        check_names(f"Synthetic.{'select' if form == 'dict' else 'to_tuple'}", fields)
         if list(fields) != ["image"]:
             raise ConfigError(f"Synthetic: fields are {list(fields)!r}", hint="it has one field: 'image'")
         other = copy.copy(self)
@@ -245,19 +374,6 @@ def check_subclass(dataset: Dataset, problems: Problems) -> None:
                 f"remove it and do its work on the batch, in the training loop; or load {kind.__name__} with "
                 "torch's DataLoader and stoker's sampler: " + ALWAYS,
             )
-
-
-# What works with every dataset.
-ALWAYS = "torch.utils.data.DataLoader(dataset, sampler=stoker.DistributedSampler(dataset), ...)"
-
-
-def check_keywords(call: str, keywords: Iterable[str], known: Sequence[str]) -> None:
-    """TypeError, as Python's own, for an unknown keyword, with the nearest known one."""
-    for key in keywords:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else "there are " + ", ".join(known)
-            raise TypeError(f"{call}() got an unexpected keyword argument {key!r}: {hint}")
 
 
 def _path(path: Any, name: str, problems: Problems) -> str:

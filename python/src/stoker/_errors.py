@@ -26,6 +26,7 @@ _WHERE_WORDS = {
     "field": 'field "{}"',
     "offset": "offset {}",
     "sample": "sample {}",
+    "worker": "worker {}",
 }
 
 
@@ -46,8 +47,9 @@ class StokerError(Exception):
     """Base of every error of this package.
 
     ``what`` is one sentence that says what happened, ``code`` a stable word for the kind of failure, ``where`` the
-    location as far as it is known (keys ``file shard member field offset sample epoch step rank``; offset in bytes),
-    ``cause`` the text of the underlying error or None, ``hint`` what to try, or None.
+    location as far as it is known (keys ``file shard member field offset sample epoch step rank worker``; offset in
+    bytes), ``cause`` the text of the underlying error or None, ``hint`` what to try, or None. ``traceback`` is what
+    Python prints of an exception of the user's code in a worker, or None; ``__cause__`` is that exception.
     """
 
     default_code = "bug"
@@ -67,22 +69,25 @@ class StokerError(Exception):
         self.where: dict[str, Any] = dict(where or {})
         self.cause = cause or None
         self.hint = hint or None
+        self.traceback: str | None = None
 
     def __str__(self) -> str:
         text = _plain(self.what)
-        place = ", ".join(
+        location = ", ".join(
             form.format(_name(self.where[key])) for key, form in _WHERE_WORDS.items() if key in self.where
         )
-        if place:
-            text += f" ({place})"
+        if location:
+            text += f" ({location})"
         if self.cause:
             text += f": {_plain(self.cause)}"
         if self.hint:
             text += f"\n  try: {_plain(self.hint)}"
+        if self.traceback:
+            text += f"\n\nIn the worker:\n{_plain(self.traceback.rstrip())}"
         return text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.what, self.code, self.where, self.cause, self.hint)
+        return _rebuild, (type(self), self.what, self.code, self.where, self.cause, self.hint, self.traceback)
 
 
 class ConfigError(StokerError, ValueError):
@@ -134,9 +139,17 @@ _CLASSES: dict[str, type[StokerError]] = {
 
 
 def _rebuild(
-    cls: type[StokerError], what: str, code: str, where: Mapping[str, Any], cause: str | None, hint: str | None
+    cls: type[StokerError],
+    what: str,
+    code: str,
+    where: Mapping[str, Any],
+    cause: str | None,
+    hint: str | None,
+    traceback: str | None = None,
 ) -> StokerError:
-    return cls(what, code=code, where=where, cause=cause, hint=hint)
+    made = cls(what, code=code, where=where, cause=cause, hint=hint)
+    made.traceback = traceback
+    return made
 
 
 # The engine calls settings as its Spec does; these are the same in Python. Where a key of the Spec is the keyword with
@@ -166,7 +179,7 @@ _WORDS = [
         (r"pad of field\b", "to, multiple, value and truncate of field"),
         (r"pad: \{truncate: true\}", "truncate=True"),
         (r"raise pad\.to\b", "raise to="),
-        (r"name those that are wanted \(columns=\)", 'name those that are wanted, NpyDataset(x="data.npz")'),
+        (r"name the arrays to load \(columns=\)", 'name the arrays to load, NpyDataset(x="data.npz")'),
         (
             r"name the fields, each with its paths: columns: \[\{name: x, path: x\.npy\}\]",
             'name the fields, each with its paths: NpyDataset(x="x.npy", y="y.npy")',
@@ -206,13 +219,33 @@ def from_wire(error: Mapping[str, Any]) -> StokerError:
         if not (key in ("offset", "sample") and value < 0)
     }
     cls = _CLASSES.get(str(error.get("exception")), EngineError)
-    return cls(
+    made = cls(
         in_words(str(error.get("what", "the engine reported an error without a message"))),
         code=str(error.get("code", "bug")),
         where=where,
         cause=error.get("cause"),
         hint=in_words(error.get("hint") or ""),
     )
+    made.traceback = error.get("text") or None
+    if pickled := error.get("python"):
+        from ._blob import exception  # which needs arrays, and they need errors
+
+        made.__cause__ = _here.pop(pickled, None) or exception(pickled)
+    return made
+
+
+# Exceptions of user's code in this process, by what the engine gets instead of a pickle.
+_here: dict[str, BaseException] = {}
+_MOST_HERE = 64  # of samples that were skipped in passes that nobody went on with
+
+
+def here(error: BaseException) -> str:
+    """A word for an exception of this process; ``from_wire`` makes it the cause of the error again."""
+    word = f"here:{id(error)}"
+    _here[word] = error
+    while len(_here) > _MOST_HERE:
+        _here.pop(next(iter(_here)))
+    return word
 
 
 class Problems:
@@ -251,6 +284,7 @@ class Problems:
         raise ConfigError("\n".join(lines))
 
 
+MAX_COUNT = 1 << 53  # of samples, in what decides an order: a float holds every integer up to it
 MAX_EPOCH = (1 << 63) - 1  # and the last place of an epoch: the engine counts in 64 bits
 
 

@@ -7,9 +7,9 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ._compile import to_ops
 from ._errors import Problems, whole
 from ._numbers import scalar
+from ._split import said as in_steps
 
 _BATCHES = ("dense", "padded", "ragged")
 _DECODES = ("rgb", "gray", "text", "json", "int", "float", "bytes", "npy", "array")
@@ -89,7 +89,7 @@ class Field:
         self.spec.update({key: word for key, word in said.items() if word is not None})
         if transform is not None:
             self.spec["decode"] = decode or "rgb"
-            self.spec["transform"] = to_ops(transform, f"Field({name!r}, transform=...)")
+            self.spec.update(in_steps(transform, f"Field({name!r}, transform=...)"))
         if ends is not None:
             self.spec["view"] = ends
 
@@ -176,6 +176,7 @@ def _kept(spec: dict[str, Any], declared: Mapping[str, dict[str, Any]]) -> dict[
     kept = {"from": before["name"], **copy.deepcopy(before)}
     if "decode" in spec:
         kept.pop("transform", None)
+        kept.pop("python", None)
     if "batch" in spec:
         kept.pop("pad", None)
     kept.update(spec)

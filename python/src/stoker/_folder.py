@@ -99,26 +99,26 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
     @property
     def class_to_idx(self) -> dict[str, int]:
         """The number of every class. Like the other lists of this class, it cannot be changed in place."""
-        return self._handed("class_to_idx", lambda: {name: number for number, name in enumerate(self.classes)})
+        return self._attribute("class_to_idx", lambda: {name: number for number, name in enumerate(self.classes)})
 
     @property
     def targets(self) -> list[int]:
         """The label of every sample."""
-        return self._handed("targets", lambda: list(self._columns()["label"]))
+        return self._attribute("targets", lambda: list(self._columns()["label"]))
 
     @property
     def samples(self) -> list[tuple[str, int]]:
         """The path and the label of every sample."""
-        return self._handed(
+        return self._attribute(
             "samples", lambda: list(zip(self._columns()["path"], self._columns()["label"], strict=True))
         )
 
     @property
     def imgs(self) -> list[tuple[str, int]]:
         """``samples``, under torchvision's other name."""
-        return self._handed("imgs", lambda: list(self.samples))
+        return self._attribute("imgs", lambda: list(self.samples))
 
-    def _handed(self, name: str, make: Callable[[], A]) -> A:
+    def _attribute(self, name: str, make: Callable[[], A]) -> A:
         """The value of an attribute, made once: loops ask for ``dataset.samples[i]`` for every i."""
         if self._listed is None:
             self._listed = {}

@@ -2,10 +2,10 @@
 reads them.
 
  NpyDataset      .npy and .npz files          TokenDataset    token files of language models
- HDF5Dataset     .h5 files                    Table, files    manifests, and files by a pattern
+ HDF5Dataset     .h5 files                    LinesDataset    JSONL and other text
  LMDBDataset     LMDB environments            MDSDataset      MosaicML Streaming's shards
  TFRecordDataset TFRecord files               BetonDataset    FFCV's files
- ParquetDataset  Parquet files                LinesDataset    JSONL and other text
+ ParquetDataset  Parquet files                (Table and files: _files.py)
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import copy
 import difflib
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
+from ._advice import check_keywords
 from ._arguments import truth
-from ._compile import to_ops
-from ._datasets import _path, absolute, check_keywords
-from ._errors import ConfigError, Problems, StokerError, whole
-from ._fields import FIELDS, SAID, Field, dtype_name, read_list, read_names
+from ._errors import ConfigError, Problems, whole
+from ._fields import SAID, Field, dtype_name, read_names
 from ._numbers import scalar
-from ._stored import Pictures, Stored, paths, picture
+from ._split import bare
+from ._stored import Stored, not_a_path, paths
 from ._types import JP, NP, TP, J, N, T
 
 if TYPE_CHECKING:
@@ -84,6 +84,10 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
             )
             problems.raise_any()
         columns = None
+        for one in (*path, *named.values()):
+            if not isinstance(one, (str, bytes, os.PathLike, Sequence)):
+                problems.add(*not_a_path("a path", one))
+        problems.raise_any()
         if len(path) > 1:
             columns = [{"name": _stem(one), "path": paths(one, problems)} for one in path]
         elif named:
@@ -104,7 +108,7 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
         if columns is not None:
             return len(columns)
         try:
-            return len(self._remote().info().fields)
+            return len(self._remote().info().names)
         except ConfigError:  # none can be delivered as stored: select() and to_tuple() say how
             return len(self._probe(None))
 
@@ -267,7 +271,7 @@ class LinesDataset(Stored["Dict", "Dict", "Dict"]):
             field
             if SAID & field.keys()
             else {**field, "decode": "json" if field.get("from", field["name"]) == "json" else "text"}
-            for field in copy.deepcopy(self._given)
+            for field in copy.deepcopy(bare(self._given))
         ]
 
 
@@ -431,177 +435,3 @@ class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
             views = [("x", (None, -1)), ("y", (1, None))] if next and not documents else [("tokens", None)]
             fields = [Field(name, source="tokens", dtype=out, view=view) for name, view in views]
         super().__init__(path, fields, window=window, dtype=dtype_name(dtype))
-
-
-class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
-    """A table of samples: CSV, TSV, JSONL or Parquet with a column of paths, one of labels, and any others.
-
-    manifest  the table
-    path      the column of paths, relative to ``root``; None: there are no files, only the columns
-    label     the column of labels: whole numbers from 0 on, or names of classes, which are numbered in sorted order.
-              "none": there are no labels. Without ``path``, the default is a column called label or class
-    root      the folder that paths are relative to and must not leave; None: that of the table
-    transform transforms of the images; with ``fields``, of those without their own
-
-    With ``path``, samples are ``(image, label)``, or ``(image,)`` without labels; otherwise tuples of the columns.
-    ``table.select("image", "score")`` gives dicts of any columns.
-    """
-
-    _form = "tuple"
-
-    @overload
-    def __init__(
-        self,
-        manifest: Any,
-        path: str,
-        label: str,
-        *,
-        root: Any = None,
-        transform: Any = None,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Table[AnyTuple, AnyTuple, AnyTuple],
-        manifest: Any,
-        path: str | None = None,
-        label: str | None = None,
-        *,
-        root: Any = None,
-        transform: Any = None,
-        fields: Sequence[str | Field] | None = None,
-    ) -> None: ...
-
-    def __init__(
-        self,
-        manifest: Any,
-        path: str | None = None,
-        label: str | None = None,
-        *,
-        root: Any = None,
-        transform: Any = None,
-        fields: Sequence[str | Field] | None = None,
-    ) -> None:
-        problems = Problems("Table")
-        for key, given in (("root", root), ("transform", transform)):
-            if given is not None and path is None:
-                problems.add(
-                    f"{key} needs files, but no column of paths is given", "give path='...', the column's name"
-                )
-        problems.raise_any()
-        if path is None:
-            self._format = "table"
-            super().__init__(manifest, fields, label=label)
-            return
-        self._format = "files"
-        root = None if root is None else absolute(_path(root, "root", problems))
-        if not isinstance(manifest, (str, bytes, os.PathLike)):
-            problems.add(f"manifest is {manifest!r}", "give the path of one table")
-        fields, self._pictures = _images("Table", fields, transform, label is not None, problems)
-        problems.raise_any()
-        self._transform = transform
-        super().__init__(manifest, fields, path_column=path, label=label or "none", root=root)
-
-    def _where(self) -> dict[str, Any]:
-        where = super()._where()
-        if self._format == "files":
-            where["manifest"] = where.pop("path")
-        return where
-
-    def _own(self) -> dict[str, str]:
-        # The format does not offer columns that some rows lack; everything that is not a number is text.
-        own = super()._own()
-        names = {field.get("from", field["name"]) for field in self._given or [] if not SAID & field.keys()}
-        try:
-            more = self._probe([{"name": name} for name in sorted(names - own.keys())]) if names - own.keys() else []
-        except StokerError:  # the error will be raised again
-            more = []
-        return {**own, **{field.name: "text" for field in more if field.kind == "bytes"}}
-
-
-def _images(
-    kind: str, fields: Sequence[str | Field] | None, transform: Any, labels: bool, problems: Problems
-) -> tuple[Sequence[str | Field], tuple[str, ...]]:
-    """The fields of files, and the names of the pictures without their own transform, which this one applies to."""
-    where = f"{kind}(transform=...)"
-    if fields is None:
-        found = [picture(transform, where)]
-        return [*found, Field("label")] if labels else found, ("image",)
-    given: list[str | Field] = read_list("fields", fields, FIELDS, problems) or []
-    if not given:  # reported when they are read
-        return fields, ()
-    specs = [field.spec if isinstance(field, Field) else {"name": field} for field in given]
-    plain = [i for i, spec in enumerate(specs) if _plain(spec)]
-    names = tuple(specs[i]["name"] for i in plain)
-    if transform is None:
-        return given, names
-    ops = to_ops(transform, where)
-    for i in plain:
-        given[i] = full = Field(specs[i]["name"])
-        full.spec = {"decode": "rgb", **specs[i], "transform": ops}
-    if not plain:
-        problems.add(
-            "transform is given, but fields have no picture without its own transform",
-            "add 'image' to the fields, or give transforms only to fields: Field('image', transform=...)",
-        )
-    return given, names
-
-
-def _plain(spec: Mapping[str, Any]) -> bool:
-    """Whether a field of files is a picture without a transform."""
-    picture = spec.get("from", spec["name"]) == "image" and spec.get("decode", "rgb") in ("rgb", "gray")
-    return picture and "transform" not in spec
-
-
-class files(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
-    """Files that match a pattern or are listed: each is a sample.
-
-    pattern    "data/*/*.jpg", "data/**/*.png", or a list of paths and patterns
-    labels     "folder": the label is the name of the file's folder, numbered in sorted order; None: no labels
-    transform  transforms of the images; with ``fields``, of those without their own
-
-    Samples are ``(image, label)``, or ``(image,)`` without labels.
-    """
-
-    _form = "tuple"
-    _format = "files"
-
-    @overload
-    def __init__(
-        self: files[Batch[Tensor], Batch[Numpy], Batch[Array]],
-        pattern: Any,
-        labels: None,
-        *,
-        transform: Any = None,
-    ) -> None: ...
-
-    @overload
-    def __init__(self, pattern: Any, labels: str = "folder", *, transform: Any = None) -> None: ...
-
-    @overload
-    def __init__(
-        self: files[AnyTuple, AnyTuple, AnyTuple],
-        pattern: Any,
-        labels: str | None = "folder",
-        *,
-        transform: Any = None,
-        fields: Sequence[str | Field],
-    ) -> None: ...
-
-    def __init__(
-        self,
-        pattern: Any,
-        labels: str | None = "folder",
-        *,
-        transform: Any = None,
-        fields: Sequence[str | Field] | None = None,
-    ) -> None:
-        problems = Problems("files")
-        if labels not in (None, "folder"):
-            problems.add(
-                f"labels is {labels!r}", "it can be 'folder' or None; use stoker.Table to read labels from a table"
-            )
-        fields, self._pictures = _images("files", fields, transform, labels is not None, problems)
-        problems.raise_any()
-        self._transform = transform
-        super().__init__(pattern, fields, label=labels or "none")

@@ -3,6 +3,7 @@
 Progress   how far the loop is in a pass: what state_dict and receipts report
 Early      the beginning of a pass, read before its first batch is asked for
 Passage    the iterator of a pass
+UserPassage the same over a dataset of the user's own: OwnPassage and NativePassage
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from time import monotonic_ns
-from typing import Any
+from typing import Any, NamedTuple
 
-from . import _client
+from . import _client, _ranks
 from ._feed import Feed, Piece
 from ._receipt import Part
 from ._stats import FLUSH_NS, Meter, Tally
@@ -41,6 +42,7 @@ class Progress:
         self.part: Part | None = None  # part of the receipt
         self.follower: Any = None  # a sampler's pass, whose position follows this one
         self.feed: Feed | None = None
+        self.way: Any = None  # of a dataset that is iterated: where the loop is in it
         self._seen = seen
 
     @property
@@ -59,7 +61,9 @@ class Progress:
             self.follower.position = position
 
     def copy(self) -> Progress:
-        return Progress(self.epoch, self.position, self.restored, self.seen)
+        other = Progress(self.epoch, self.position, self.restored, self.seen)
+        other.way = self.way and self.way.copy()
+        return other
 
 
 class Early:
@@ -105,6 +109,7 @@ class Passage(Iterator[T]):
         self._meter: Meter = loader._meter
         self._progress: Progress
         self._pass: _client.Pass
+        self._start: _ranks.Start | None = None  # until it has been compared with the other ranks' at the second batch
         self._tally: Tally | None = None  # None: no batch has been asked for yet
 
     def _enter(self, asked: int) -> Tally:
@@ -118,12 +123,18 @@ class Passage(Iterator[T]):
             self._remote = loader._opened()
             self._progress, self._left = loader._coming()
             at, early = self._progress, self._early
+            start = loader._start_of(at)
+            if start is not None and loader._at.decided:
+                start.compare()
             at.iterator = weakref.ref(self)
             taken = None
             if at.feed is None and early is not None and early.fits(self._remote, at.epoch, at.position):
                 taken = early.take()
             self._pass = taken or self._begin()
             loader._took(at)
+            if start is not None:
+                start.began()
+            self._start = start
             self._early = None
             tally = Tally(self._remote, asked - self._entered, self._imported)
             tally.entered = self._entered + monotonic_ns() - asked
@@ -171,7 +182,14 @@ class Passage(Iterator[T]):
 
     def __next__(self) -> T:
         asked = monotonic_ns()
-        tally = self._tally or self._enter(asked)
+        tally = self._tally
+        if tally is None:
+            tally = self._enter(asked)
+        elif (start := self._start) is not None:  # not at the first batch: a rank may look at one batch alone
+            if start.settle():  # another thread may do the same
+                self._start = None
+            else:
+                start.compare()
         if self._progress.jumped is not None:
             self._jump()
         while not self._ended:
@@ -231,3 +249,55 @@ class Passage(Iterator[T]):
         if at.feed is not None and begin is not None:
             self._to(begin, at.position)
         self._pass = self._begin()
+
+
+class Facts(NamedTuple):
+    """What is known of a batch, whatever its type: as the attributes of ``Batch``."""
+
+    ids: Any
+    valid: Any
+    epoch: int
+    step: int
+    bad: list[Any]
+
+
+class UserPassage(Passage[T]):
+    """One pass over a dataset of the user's own. ``facts`` are those of the batch that was given last."""
+
+    facts: Facts | None = None
+
+    def _given(self, facts: Facts) -> None:
+        self.facts = facts
+        if self._progress is self._loader._at.progress:
+            self._loader._facts = facts
+
+
+class OwnPassage(UserPassage[T]):
+    """The same where Python code makes the samples. ``shift`` keeps the workers until the pass has ended, or until this
+    is collected."""
+
+    def __init__(self, loader: Any, remote: _client.Loader, early: Early | None, *times: int, shift: Any) -> None:
+        super().__init__(loader, remote, early, *times)
+        self._shift = shift
+
+    def __next__(self) -> T:
+        try:
+            made: Any = super().__next__()
+        except StopIteration:
+            shift, self._shift = self._shift, None
+            if shift is not None:
+                shift.leave()
+            raise
+        batch: T
+        batch, facts = made
+        self._given(Facts(**facts))
+        return batch
+
+
+class NativePassage(UserPassage[T]):
+    """The same where the engine reads the dataset."""
+
+    def __next__(self) -> T:
+        batch = super().__next__()
+        self._given(Facts(*(getattr(batch, name) for name in Facts._fields)))
+        return batch

@@ -35,7 +35,7 @@ PAGE_WORK = 8192
 MAX_WORK = (PAGE_BYTES - PAGE_WORK) // 32
 SLOT_FREE = 1
 SLOT_DROP = 2
-STAGES = ("idle", "read", "decode")
+STAGES = ("idle", "read", "decode", "python")
 
 _HEAD = struct.Struct("<III")
 _WORK = struct.Struct("<IIqqQ")

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import copy
 import math
-import operator
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from . import _numbers
 from ._datasets import Dataset, check_subclass
 from ._errors import ConfigError, Problems, StokerError, whole
 from ._numbers import scalar
 from ._spec import Form, Recipe
+from ._strangers import map_style
 from ._told import Member
 from ._types import J, N, T
 
 if TYPE_CHECKING:
+    from ._mixed import Part
     from ._types import AnyTuple, Dict
 
 STOPS = ("first_exhausted", "all_exhausted", "repeat")
@@ -30,7 +33,8 @@ _FORMS = {"dict": "dicts", "tuple": "tuples", "one": "arrays"}
 class Mixture(Dataset[T, N, J], Generic[T, N, J]):
     """Samples of several datasets, mixed in the order of a loader. Sample ids continue from one dataset to the next.
 
-    datasets   datasets of this package that give the same columns (same names, dtypes and shapes)
+    datasets   datasets that give the same columns (same names, dtypes and shapes), filtered ones (``.filter(f)``), your
+               own, and any with functions (``.map(f)``), which make the samples alike
     weights    the share of each, in any unit; default: equal. Within every thousand samples the shares are exact to
                the sample
     schedule   [(place, weights), ...] instead of weights: the weights that apply from a place of the epoch on; the
@@ -51,9 +55,33 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
         **dict.fromkeys(("datasets", "weights", "schedule", "linear", "stop", "batches"), ""),
     }
 
+    @overload
     def __init__(
         self,
         datasets: Sequence[Dataset[T, N, J]],
+        weights: Sequence[float] | None = None,
+        *,
+        schedule: Sequence[tuple[int, Sequence[float]]] | None = None,
+        linear: bool = False,
+        stop: str = "first_exhausted",
+        batches: str = "mixed",
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Mixture[Any, Any, Any],
+        datasets: Sequence[Any],
+        weights: Sequence[float] | None = None,
+        *,
+        schedule: Sequence[tuple[int, Sequence[float]]] | None = None,
+        linear: bool = False,
+        stop: str = "first_exhausted",
+        batches: str = "mixed",
+    ) -> None: ...
+
+    def __init__(
+        self,
+        datasets: Sequence[Any],
         weights: Sequence[float] | None = None,
         *,
         schedule: Sequence[tuple[int, Sequence[float]]] | None = None,
@@ -96,27 +124,104 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
         self.stop = stop
         self.batches = batches
 
+    def _parts(self) -> list[Part]:
+        """Its datasets, taken apart."""
+        from ._mixed import taken
+
+        return [taken(dataset) for dataset in self.datasets]
+
+    @property
+    def _python(self) -> bool:
+        """Whether Python makes or finishes samples of a member."""
+        return any(part.python for part in self._parts())
+
+    def _collated(self) -> Any:
+        if not self._python:
+            return super()._collated()
+        from ._mixed import Mixed
+
+        return Mixed(self, asked=self._asked)
+
+    def _stepped(self) -> Any:
+        if all(part.native and part.chain is None for part in self._parts()):
+            return None
+        return self._collated()
+
+    def _decide(self, keywords: Any = None) -> None:
+        for part in self._parts():
+            if part.chain is not None:
+                part.chain._decide(keywords)
+
+    def _renew(self) -> None:
+        for dataset in self.datasets:
+            if isinstance(dataset, Dataset):
+                dataset._renew()
+
+    def _ids(self) -> Sequence[int]:
+        parts = self._parts()
+        counts, numbers = [part.count for part in parts], [part.numbers for part in parts]
+        if all(one is None for one in numbers):
+            return range(sum(counts))
+        known = self._choice
+        if known is None or known[0] != counts or any(a is not b for a, b in zip(known[1], numbers, strict=True)):
+            ids = array("q")
+            for first, count, own in zip(accumulate(counts, initial=0), counts, numbers, strict=False):
+                ids.extend(first + number for number in (range(count) if own is None else own))
+            # The same object as long as nothing changes: the engine is sent the same numbers.
+            known = self.__dict__["_choice"] = (counts, numbers, ids, array("d", ids))
+        return known[2]
+
+    def _part_of(self, number: int) -> tuple[Part, int]:
+        """The part that has a sample, by its number among those that are stored, and its number there."""
+        for part in self._parts():
+            if number < (count := part.count):
+                return part, number
+            number -= count
+        raise IndexError(f"no dataset of the mixture has sample {number}")
+
     def _recipe(self) -> Recipe:
-        recipes = [dataset._recipe() for dataset in self.datasets]
-        specs = []
-        for dataset, recipe in zip(self.datasets, recipes, strict=True):
-            spec = {**recipe.dataset}
-            fields = dataset._fields()
-            if fields is not None:
-                spec["fields"] = fields
-            if recipe.shuffle:
+        parts = self._parts()
+        python = any(part.python for part in parts)
+        specs: list[dict[str, Any]] = []
+        for part in parts:
+            if python:
+                spec = {"format": "python", "samples": part.count, "digest": part.digest}
+            else:
+                spec = {**part.data._recipe().dataset}
+                fields = part.data._fields()
+                if fields is not None:
+                    spec["fields"] = fields
+            if part.shuffles:
                 spec["shuffle"] = "full"
             specs.append(spec)
+        recipe = replace(self._mixing(), dataset=specs)
+        if not python:
+            first = parts[0].data._recipe()
+            recipe = replace(recipe, form=first.form, squeeze=first.squeeze)
+        if isinstance(self._ids(), range):
+            return recipe
+        assert self._choice is not None
+        return replace(recipe, subset=self._choice[3], stored=sum(part.count for part in parts))
+
+    def _mixing(self) -> Recipe:
+        """How its datasets are mixed, without them."""
         mix: dict[str, Any] = {"stop": self.stop, "batches": self.batches}
         # Not "weight" of the datasets: there, a weight of 0 means that none was given.
         schedule = self.schedule or ([(0, self.weights)] if self.weights is not None else [])
         if schedule:
             mix["schedule"] = [{"place": place, "weights": list(map(float, w))} for place, w in schedule]
             mix["linear"] = self.linear
-        return Recipe(specs, None, form=recipes[0].form, squeeze=recipes[0].squeeze, mix=mix)
+        return Recipe([], None, mix=mix)
 
     def _members(self) -> list[Member]:
-        return [member for dataset in self.datasets for member in dataset._members()]
+        parts = self._parts()
+        return [] if any(part.python for part in parts) else [one for part in parts for one in part.data._members()]
+
+    @property
+    def indices(self) -> list[int]:
+        """For every sample, the id that batches have: ids count the stored samples of the datasets, so they differ from
+        the samples' numbers in the mixture if a dataset was filtered."""
+        return list(self._ids())
 
     def select(self, *fields: Any) -> Mixture[Dict, Dict, Dict]:
         """The same mixture over ``dataset.select(...)`` of each dataset."""
@@ -131,13 +236,27 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
         other.__dict__ = {**self.__getstate__(), "datasets": self._frozen("datasets", datasets)}
         return other
 
+    def _samples(self) -> int:
+        return len(self)
+
+    def cache(self, memory: str | int | None = None, after: str | None = None) -> Any:
+        """See ``Dataset.cache``."""
+        if self._python:
+            raise ConfigError(
+                "Mixture.cache: a cache is for what the engine reads, and Python makes samples of this mixture",
+                hint="leave it out",
+            )
+        return super().cache(memory, after)
+
+    _choice: tuple[list[int], list[Any], array[int], array[float]] | None = None
+
     def __len__(self) -> int:
         """Number of samples of all datasets."""
         return sum(map(len, self.datasets))
 
     def __getitem__(self, index: int) -> Any:
         """Sample ``index``, as its dataset gives it."""
-        at = operator.index(index)
+        at = self._number(index)
         ends = [*accumulate(map(len, self.datasets))]
         if not -ends[-1] <= at < ends[-1]:
             raise IndexError(f"sample {at} is out of range: the dataset has {ends[-1]}")
@@ -155,6 +274,12 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
 
     def __repr__(self) -> str:
         return f"Mixture({self.datasets!r}, weights={self.weights!r}, stop={self.stop!r})"
+
+
+def in_python(dataset: Any) -> bool:
+    """Whether it is a mixture of which Python makes samples, or a chain over one: the engine alone cannot open it."""
+    base = getattr(dataset, "base", dataset) if isinstance(dataset, Dataset) else None
+    return isinstance(base, Mixture) and base._python
 
 
 def _shares(name: str, weights: Any, problems: Problems) -> list[float]:
@@ -186,17 +311,26 @@ def _member(i: int, dataset: Any, problems: Problems) -> Form | None:
     if isinstance(dataset, Mixture):
         problems.add(f"dataset {i} is a mixture, and mixtures cannot be nested", "list its datasets instead")
         return None
+    if not isinstance(dataset, Dataset) and map_style(dataset):
+        return None
     if not isinstance(dataset, Dataset):
-        problems.add(f"dataset {i} is of type {type(dataset).__name__}", "give datasets of this package")
+        problems.add(
+            f"dataset {i} is of type {type(dataset).__name__}",
+            "give datasets of this package, or of your own with __getitem__ and __len__",
+        )
         return None
     check_subclass(dataset, problems)
+    if dataset._collation() is not None or dataset._said().get("sized") is not None:
+        problems.add(f"dataset {i} was batched", "batch the mixture: Mixture([...]).batch(n)")
+        return None
     if dataset._cached is not None:
         problems.add(f"dataset {i} has its own cache", "cache the mixture: Mixture([...]).cache()")
     try:
-        recipe = dataset._recipe()
+        chain = dataset._stepped()
+        recipe = dataset._recipe() if chain is None else chain._described()
     except ConfigError as error:
         problems.take(error)
         return None
     if recipe.batch is not None or recipe.epoch_items is not None:
         problems.add(f"dataset {i} makes its own batches or epochs", "leave .batched() and .with_epoch() out")
-    return recipe.form
+    return None if chain is not None and chain._runs() else recipe.form

@@ -1,7 +1,7 @@
 """What stoker tells people: the line at start, notices, progress of indexing.
 
-Everything goes to the logger "stoker" if it has a handler, and to stderr otherwise. Set that logger's level above INFO
-to silence it. Every text is printed once per process.
+A text goes to the logger "stoker" if a handler gets it there. Otherwise it goes to stderr, unless the level that was
+set for this logger excludes it. Notices are shown once per process, warnings every time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def _emit(level: int, text: str) -> None:
     if _logger.hasHandlers() and _logger.isEnabledFor(level):
         _logger.log(level, text)
         return
-    if _logger.level == logging.NOTSET and sys.stderr is not None:  # None under pythonw and some daemons
+    # Only this logger's own level counts: the root logger's is WARNING unless somebody sets it.
+    wanted = level >= _logger.level and level > logging.root.manager.disable
+    if wanted and sys.stderr is not None:  # None under pythonw and some daemons
         print(f"stoker: {text}", file=sys.stderr, flush=True)
 
 

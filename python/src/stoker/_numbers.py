@@ -11,6 +11,7 @@ import os
 import weakref
 from array import array
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from ._errors import Problems
@@ -24,6 +25,19 @@ def scalar(value: Any) -> Any:
         return value
     one = getattr(value, "shape", None) == () and callable(getattr(value, "item", None))
     return value.item() if one else value
+
+
+def is_mask(values: Any) -> bool:
+    """Whether values are bools: an array, a tensor, a list or a tuple of them."""
+    kind = str(getattr(values, "dtype", "")).removeprefix("torch.")
+    if kind:
+        return kind in ("bool", "boolean")
+    return isinstance(values, (list, tuple)) and bool(values) and is_flag(values[0])
+
+
+def is_flag(value: Any) -> bool:
+    """Whether a value is a bool, Python's or a scalar of an array library."""
+    return isinstance(value, bool) or (getattr(value, "shape", None) == () and is_mask(value))
 
 
 class NumberFile(str):
@@ -51,7 +65,18 @@ def column(numbers: array[float]) -> list[float] | NumberFile:
     """The numbers in the form of the Spec. JSON has no NaN, so columns with NaN are sent as files."""
     if len(numbers) <= INLINE and all(map(math.isfinite, numbers)):
         return numbers.tolist()
-    return NumberFile(numbers)
+    known = _files.get(id(numbers))
+    if known is None or known[0]() is not numbers:
+        _files[id(numbers)] = known = weakref.ref(numbers, partial(_forget, id(numbers))), NumberFile(numbers)
+    return known[1]
+
+
+# Files of columns, by the identity of the numbers: the same numbers are the same Spec.
+_files: dict[int, tuple[weakref.ref[array[float]], NumberFile]] = {}
+
+
+def _forget(key: int, gone: object) -> None:
+    _files.pop(key, None)
 
 
 def read(name: str, values: Any, problems: Problems, one: str = "sample") -> array[float] | None:

@@ -7,12 +7,13 @@ read()     keywords -> Ordering
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import _numbers
-from ._errors import Problems, whole
+from ._advice import MASKED
+from ._errors import MAX_COUNT, ConfigError, Problems, whole
 from ._seeds import Seed
 
 SHUFFLES = ("none", "full", "block", "window")
@@ -34,6 +35,13 @@ class Ordering:
     seed: Seed | None = None  # of the sampler
     size: int | None = None  # size of the batches that a batch_sampler makes
     drop: bool = False  # and whether it drops one that is not full
+    picked: bool = False  # whether the sampler has ids of its own choice
+    own: array[float] | None = None  # numbers of the samples that the dataset itself has chosen
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing but the dataset says which samples there are."""
+        return self.plain or replace(self, numbers={k: v for k, v in self.numbers.items() if v is not self.own}).plain
 
     @property
     def stored(self) -> bool:
@@ -44,7 +52,10 @@ class Ordering:
     def plain(self) -> bool:
         """Whether an epoch is every sample once, dealt place by place."""
         return not (
-            self.sampler is not None or self.batch or set(self.order) - {"shuffle", "block", "window", "streams"}
+            self.sampler is not None
+            or self.batch
+            or "order.subset" in self.numbers
+            or set(self.order) - {"shuffle", "block", "window", "streams"}
         )
 
     def spec(self, part: str) -> dict[str, Any]:
@@ -91,6 +102,69 @@ def read(k: Mapping[str, Any], shuffled: bool, problems: Problems) -> Ordering:
     return Ordering(order, batch, numbers, _global_size(k, problems))
 
 
+def chosen(ordering: Ordering, subset: array[float] | None, stored: int, problems: Problems) -> Ordering:
+    """The same order of the samples that a dataset chose itself: those with these numbers, of so many."""
+    if subset is None:
+        return ordering
+    if ordering.order.get("shuffle") == "block":
+        problems.add(
+            "shuffle='block' reads whole shards, and the dataset has single samples of them (filter, take, ...)",
+            "shuffle=True, or 'window'",
+        )
+    numbers = dict(ordering.numbers)
+    if (weights := numbers.get("order.weights")) is not None and len(weights) != len(subset):
+        problems.add(
+            f"{len(weights)} weights for {len(subset)} samples",
+            f"give one for each sample that is left of {stored} (filter, take, ...): dataset.indices has their numbers",
+        )
+    if ordering.walked:
+        return replace(ordering, sampler=Through(ordering.sampler, subset), own=subset)
+    if (lengths := numbers.get("batch.lengths")) is not None and len(lengths) == len(subset):
+        spread = array("d", bytes(8 * stored))
+        for number, value in zip(subset, lengths, strict=True):
+            spread[int(number)] = value
+        numbers["batch.lengths"] = spread
+    before = numbers.get("order.subset")
+    numbers["order.subset"] = subset if before is None else array("d", (subset[int(i)] for i in before))
+    return replace(ordering, numbers=numbers, own=subset)
+
+
+class Through:
+    """A sampler of a chosen dataset's samples, as ids of the samples that are stored."""
+
+    def __init__(self, inner: Any, subset: array[float]) -> None:
+        self.inner = inner
+        self._subset = subset
+
+    def __iter__(self) -> Iterator[Any]:
+        there = len(self._subset)
+        for given in self.inner:
+            several = given if isinstance(given, (list, tuple)) or hasattr(given, "tolist") and given.shape else [given]
+            ids = []
+            for one in several:
+                if not -there <= int(one) < there:
+                    raise ConfigError(
+                        f"the sampler gave sample {one}, but there are {there} samples",
+                        hint="a sampler gives numbers from 0 to len(dataset) - 1; a dataset of which a filter chose "
+                        "samples numbers those that are left",
+                    )
+                ids.append(int(self._subset[int(one)]))
+            yield ids[0] if several is not given else ids
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("inner", "dtype", "shape", "tolist"):
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+
+def given(sampler: Any) -> Any:
+    """The sampler as the user gave it."""
+    return sampler.inner if isinstance(sampler, Through) else sampler
+
+
 def _shuffle(k: Mapping[str, Any], shuffled: bool, order: dict[str, Any], problems: Problems) -> None:
     shuffle = k["shuffle"]
     if shuffle in (None, False, True):
@@ -111,8 +185,8 @@ def _shuffle(k: Mapping[str, Any], shuffled: bool, order: dict[str, Any], proble
 def _count(key: str, value: Any, into: dict[str, Any], problems: Problems) -> None:
     if value is None:
         return
-    if not whole(value) or value < 1:
-        problems.add(f"{key} is {value!r}", "give an integer, at least 1")
+    if not whole(value) or not 1 <= value <= MAX_COUNT:
+        problems.add(f"{key} is {value!r:.80}", "give an integer from 1 to 2**53")
         return
     into[key] = int(value)
 
@@ -121,8 +195,8 @@ def _global_size(k: Mapping[str, Any], problems: Problems) -> int | None:
     size = k["global_batch_size"]
     if size is None:
         return None
-    if not whole(size) or size < 1:
-        problems.add(f"global_batch_size is {size!r}", "give an integer, at least 1")
+    if not whole(size) or not 1 <= size <= MAX_COUNT:
+        problems.add(f"global_batch_size is {size!r:.80}", "give an integer from 1 to 2**53")
         return None
     if k["batch_size"] not in (None, 1):
         problems.add(f"batch_size {k['batch_size']} and global_batch_size {size} exclude each other", "give only one")
@@ -150,6 +224,9 @@ def _sampled(k: Mapping[str, Any], shuffled: bool, problems: Problems) -> Orderi
     if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
         problems.add(f"{name} is of type {type(sampler).__name__}, which is not iterable", "give any iterable of ids")
         return Ordering()
+    if _numbers.is_mask(sampler):
+        problems.add(f"{name} is a mask (bools), not a list of ids", MASKED)
+        return Ordering()
     if name == "sampler":
         return _native(sampler) or Ordering(sampler=sampler, walked=True)
     if hasattr(sampler, "_batch"):
@@ -175,4 +252,7 @@ def _native(sampler: Any) -> Ordering | None:
     }
     if "order.weights" in numbers:
         order.setdefault("replacement", False)
-    return Ordering(order, {}, numbers, sampler=sampler, ranks=(rank, world), seed=getattr(sampler, "_seed", None))
+    picked = "order.subset" in numbers
+    return Ordering(
+        order, {}, numbers, sampler=sampler, picked=picked, ranks=(rank, world), seed=getattr(sampler, "_seed", None)
+    )

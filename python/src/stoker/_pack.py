@@ -13,6 +13,7 @@ from ._datasets import Dataset, _path, absolute
 from ._errors import Problems, whole
 from ._numbers import scalar
 from ._process import find
+from ._strangers import map_style
 
 _RUN = _command.Verb("pack", "packing", "the same call continues after the finished shards")
 
@@ -53,7 +54,10 @@ def pack(
     """Writes a dataset as new shards into the folder ``dst``. Same as the command ``stoker pack`` with these flags.
 
     src         a path, a pattern, a list of them, or a dataset of this package. Its samples are packed as they are
-                stored: its transforms and shuffles are not applied, and renamed fields are refused
+                stored: its transforms and shuffles are not applied, and renamed fields are refused. With steps of
+                Python (``map``, a function in a transform), or a dataset of your own: what they return is packed, into
+                tar, in the dataset's order: arrays as NAME.npy, whole numbers as .cls, texts as .txt, PIL images as
+                .png, the rest as .json
     format      of a path; default: detected
     output      "tar" (WebDataset's, default), "tfrecord", "npy", "tokens"
     name        shards are called name-000000.tar and so on ("shard")
@@ -69,14 +73,14 @@ def pack(
     max_pixels  a picture with more pixels is not decoded, but is a sample that cannot be read; default 178,956,970
     on_bad      samples that cannot be read: "fail" (default) ends the packing with DataError, "skip" leaves them out;
                 the manifest names them in ``bad`` of their shard
-    jobs        samples processed at once; default: one per core
+    jobs        samples processed at once; default: one per core. With steps of Python: worker processes
     task        (i, n) or "i/n" makes only part i of n; finish=True, with src None, joins the parts
     dry_run     write nothing, and return an estimate
     overwrite   replace an existing packing
     progress    called with (samples done, total samples, bytes written), at most ten times a second
 
     Returns the manifest, which is also in ``dst/manifest.json``; with ``task``, {"shards", "made"}; with ``dry_run``,
-    the estimate: samples, bytes, shards, seconds.
+    the estimate: samples, bytes, shards, seconds; with ``on_bad="skip"`` also ``bad`` and ``untried`` samples.
 
     If it was stopped by Ctrl-C, an error or a power failure, calling it again continues after the finished shards and
     writes the same bytes. Raises ConfigError, DataError, SourceError, and ResourceError when the disk is full.
@@ -88,6 +92,11 @@ def pack(
     if progress is not None and not callable(progress):
         problems.add(f"progress is of type {type(progress).__name__}", "give a function of (done, total, bytes)")
     to = _path(dst, "dst", problems)
+    if (stepped := _in_python(src)) is not None and to:
+        problems.raise_any()
+        from . import _packsteps  # which needs the loader
+
+        return _packsteps.pack(stepped, absolute(to), said, progress)
     paths = _source(src, said, problems)
     flags = _flags(said, problems)
     if not to:
@@ -97,6 +106,13 @@ def pack(
     report = _command.run(command, _RUN, progress)
     manifest = report.get("manifest")
     return report if manifest is None else dict(manifest)
+
+
+def _in_python(src: Any) -> Any:
+    """A dataset whose samples Python makes; None: the engine packs it."""
+    if isinstance(src, Dataset):
+        return src._stepped()
+    return src if not isinstance(src, Sequence) and map_style(src) else None
 
 
 def _source(src: Any, said: dict[str, Any], problems: Problems) -> list[str]:
@@ -161,8 +177,12 @@ def _flags(said: Mapping[str, Any], problems: Problems) -> list[str]:
             names = [value] if isinstance(value, str) else list(value)
             found += [f"{flag}={name}" for name in names]
         elif key == "transform":
-            ops = value if isinstance(value, str) else json.dumps(to_ops(value, "pack(transform=...)"))
-            found.append(f"{flag}={ops}")
+            if not isinstance(value, str):
+                ops = to_ops(value, "pack(transform=...)")
+                if any(op["op"] == "Views" for op in ops):
+                    problems.add("transform makes views", "give one view, and augment=n for n copies of each picture")
+                value = json.dumps(ops)
+            found.append(f"{flag}={value}")
         elif key == "task" and not isinstance(value, str):
             found.append(f"{flag}={'/'.join(map(str, value))}")
         elif isinstance(value, str) or whole(value):

@@ -53,7 +53,7 @@ P_SEQ = 0
 SPAN = ("loader", "epoch", "step", "steps", "begun", "filled", "delivered", "asked", "got", "rows")  # from word 1 on
 
 WAYS = ("own", "libjpeg", "go")
-KINDS = ("", "read", "decode", "transform", "batch", "deliver", "wait", "plan")
+KINDS = ("", "read", "decode", "transform", "batch", "deliver", "wait", "plan", "python")
 WORKERS = ("free", "lane", "reader")
 STATES = ("idle", "busy", "blocked on input", "blocked on output")
 KIND_WAIT = KINDS.index("wait")

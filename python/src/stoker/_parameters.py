@@ -71,16 +71,17 @@ def interpolation(transform: Any) -> Arguments:
         mode = mode.value
     if not isinstance(mode, str):
         mode = _PIL_MODES.get(whole("interpolation", mode), mode)
-    if mode not in ("bilinear", "nearest"):
-        raise Wrong(f"interpolation cannot be {mode!r}", "the engine has bilinear (antialiased) and nearest")
+    if mode not in ("bilinear", "bicubic", "nearest", "nearest-exact"):
+        has = "the engine has bilinear and bicubic (antialiased), nearest and nearest-exact"
+        raise Wrong(f"interpolation cannot be {mode!r}", has)
     antialias = getattr(transform, "antialias", True)
     # Versions before 0.17 store "warn" for None, which means True for the PIL pictures of a dataset.
-    if antialias is not None and antialias != "warn" and not antialias and mode == "bilinear":
-        raise Wrong("bilinear with antialias=False is not supported", 'leave antialias out, or interpolation="nearest"')
+    if antialias is not None and antialias != "warn" and not antialias and mode in ("bilinear", "bicubic"):
+        raise Wrong(f"{mode} with antialias=False is not supported", 'leave antialias out, or interpolation="nearest"')
     out: Arguments = {"interpolation": mode}
     if getattr(transform, "draft", False):  # only ours
         if mode != "bilinear":
-            raise Wrong("draft needs bilinear", 'leave draft out, or interpolation="nearest"')
+            raise Wrong("draft needs bilinear", 'leave draft out, or interpolation="bilinear"')
         out["draft"] = True
     return out
 

@@ -14,7 +14,7 @@ from typing import Any
 from . import _notice, _order
 from ._errors import MAX_EPOCH, ConfigError, StateError, whole
 from ._numbers import scalar
-from ._seeds import Seed
+from ._seeds import Seed, is_seed
 from ._state import DAMAGED
 
 STATE_VERSION = 1
@@ -226,15 +226,18 @@ def check_state(kind: str, state: Any, mine: Course) -> None:
     """StateError with every reason why a state does not fit."""
     check_kind(kind, state, ["order", "epoch", "position"])
     theirs = state["order"]
-    wrong = []
+    wrong, damaged = [], False
     if not isinstance(theirs, Mapping) or theirs.keys() != mine.policy.keys():
         wrong.append(f"its order is {theirs!r}, but here it is {mine.policy!r}")
     else:
         for key, value in mine.policy.items():
-            if theirs[key] != value:
+            if key == "seed" and not is_seed(theirs[key]):
+                damaged = True
+                wrong.append(f"its seed is {theirs[key]!r:.80}, but a seed is an integer from 0 to 2**64 - 1")
+            elif theirs[key] != value:
                 wrong.append(f"{key} is {theirs[key]!r} in the state but {value!r} here")
     epoch, position = state["epoch"], state["position"]
-    hint = "make the sampler with the arguments of the saved run"
+    hint = DAMAGED if damaged else "make the sampler with the arguments of the saved run"
     if not wrong and not (
         whole(epoch) and whole(position) and 0 <= epoch <= MAX_EPOCH and 0 <= position <= mine.places
     ):

@@ -21,6 +21,8 @@ class Position:
         self.next_epoch = 0
         self.restored: tuple[int, int] | None = None  # epoch and position of a loaded state, until a pass begins there
         self.seen: str | None = None  # of that state: the digest of what the sampler had given
+        self.way: Any = None  # of that state: where each worker was in a dataset that is iterated
+        self.decided = False  # whether set_epoch() or a state has said where the next pass begins
         self.progress: Progress | None = None  # of the pass begun last
         self.skipped: list[list[int]] = []  # runs of epochs that skip() passed over
         self.parts: list[Part] = []  # of receipts
@@ -31,7 +33,21 @@ class Position:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(copy(self).__dict__)
+        return dict(self.alone().__dict__)
+
+    def alone(self) -> Position:
+        """A copy that stays where this is now."""
+        other = copy(self)
         if self.progress is not None:
-            state["progress"] = self.progress.copy()
-        return state
+            other.progress = self.progress.copy()
+        return other
+
+
+class Turns:
+    """Replaces torch's samplers, for loops that call ``loader.sampler.set_epoch(e)``."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def set_epoch(self, epoch: int) -> None:
+        self._loader.set_epoch(epoch)

@@ -22,18 +22,31 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ._errors import EngineError, StallError, from_wire
 from ._lease import ControlPage, Slots, Work
 from ._version import VERSION
-from ._wire import PROTOCOL, FrameError, Message, Reader, pack
+from ._wire import PROTOCOL, FrameError, Message, Reader, pack, receive
 
 HELLO_SECONDS = 60.0
 GRACE_SECONDS = 0.5  # seconds that an answer may be late after the engine's own deadline
-READ_BYTES = 1 << 16
+TURN_SECONDS = 0.002  # seconds between two looks of a thread with an Aside, while another thread reads the socket
 
 Progress = Callable[[Message], None]
+
+
+class Aside(Protocol):
+    """Work that the thread of a request does while it waits."""
+
+    def fileno(self) -> int:
+        """The socket at which work arrives; -1 if there is none any more."""
+
+    def delay(self) -> float | None:
+        """Seconds after which it is to be served even if nothing arrives; None: only if something does."""
+
+    def serve(self) -> None:
+        """Does what has arrived there."""
 
 
 class Gone(Exception):
@@ -66,14 +79,14 @@ class Unborn(Exception):
 def find() -> str:
     """The engine's executable: STOKER_ENGINE, else the one in the wheel, else the one built in this checkout."""
     here = Path(__file__).resolve()
-    places = [here.parent / "_engine" / "stoker", here.parents[3] / "build" / "stoker"]
+    candidates = [here.parent / "_engine" / "stoker", here.parents[3] / "build" / "stoker"]
     if asked := os.environ.get("STOKER_ENGINE"):
-        places = [Path(asked)]
-    for place in places:
-        if place.is_file() and os.access(place, os.X_OK):
-            return str(place)
+        candidates = [Path(asked)]
+    for candidate in candidates:
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return str(candidate)
     raise EngineError(
-        f"there is no engine at {places[0]}",
+        f"there is no engine at {candidates[0]}",
         code="incompatible",
         hint="install a wheel of stoker, or build the engine with `make engine` in a checkout, "
         "or set the environment variable STOKER_ENGINE to its path",
@@ -183,12 +196,18 @@ class Engine:
     # Requests.
 
     def request(
-        self, message: Mapping[str, Any], patience: float, progress: Progress | None = None
+        self,
+        message: Mapping[str, Any],
+        patience: float,
+        progress: Progress | None = None,
+        descriptor: int | None = None,
+        aside: Aside | None = None,
     ) -> tuple[Message, list[int]]:
         """Sends a message, waits for its answer, and returns it with the descriptors that came with it.
 
         ``patience`` is in seconds and starts again with every progress message; when it is over, StallError. Raises an
-        error that the engine answers. Raises Gone if the engine is gone.
+        error that the engine answers. Raises Gone if the engine is gone. ``descriptor`` is sent with the message, and
+        stays the caller's. ``aside`` is done meanwhile, in this thread.
         """
         number = next(self._numbers)
         waiter = _Waiter(patience, progress)
@@ -197,10 +216,13 @@ class Engine:
             self._waiters[number] = waiter
         try:
             with self._sending:
-                self._send({**message, "req": number}, waiter.deadline)
+                self._send({**message, "req": number}, waiter.deadline, descriptor)
             sent = True
             self.flush()
-            self._wait(waiter)
+            if aside is not None:
+                self._serve(waiter, aside)
+            else:
+                self._wait(waiter)
         except BaseException as error:
             if sent and isinstance(error, Gone):
                 error.asked = message
@@ -234,15 +256,16 @@ class Engine:
             finally:
                 self._sending.release()
 
-    def _send(self, message: Mapping[str, Any], deadline: float) -> None:
-        """Sends one frame; ``_sending`` is held."""
+    def _send(self, message: Mapping[str, Any], deadline: float, descriptor: int | None = None) -> None:
+        """Sends one frame, and a descriptor with its first byte; ``_sending`` is held."""
         self._check(self._torn_out)
         left = memoryview(pack(message))
+        rights = [] if descriptor is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
         torn = False
         while left:
             self._torn_out = True
             try:
-                sent = self._socket.send(left)
+                sent = self._socket.sendmsg([left], rights) if rights else self._socket.send(left)
             except BlockingIOError:
                 self._torn_out = torn  # half a frame has been sent: no other can follow
                 if not self._poll(select.POLLOUT, deadline - time.monotonic()):
@@ -252,6 +275,7 @@ class Engine:
                 self._gone = True
                 raise Gone(self) from None
             left = left[sent:]
+            rights = []
             torn = True
         self._torn_out = False
 
@@ -280,9 +304,46 @@ class Engine:
                 self._reading = False
                 self._turn.notify_all()
 
+    def _serve(self, waiter: _Waiter, aside: Aside) -> None:
+        """The same, while this thread does what arrives aside. It reads the socket only while nothing has arrived
+        there, so that other threads get their answers while the user's code runs."""
+        while waiter.answer is None:
+            with self._turn:
+                if waiter.answer is not None:
+                    return
+                self._check()
+                reading = not self._reading
+                self._reading = True
+            ready, here, delay = select.poll(), aside.fileno(), aside.delay()
+            seconds = waiter.deadline - time.monotonic()
+            if not reading:  # another thread reads: it notifies, but that does not wake a poll
+                seconds = TURN_SECONDS
+            try:
+                try:
+                    if here >= 0:
+                        ready.register(here, select.POLLIN)
+                    if reading:
+                        ready.register(self._socket, select.POLLIN)
+                except ValueError:  # closed by another thread
+                    raise Gone(self) from None
+                wait = seconds if delay is None else min(seconds, delay)
+                found = [fd for fd, _ in ready.poll(max(0.0, wait) * 1000)]
+                if found and found != [here]:
+                    self._read(0.0)
+                    continue
+            finally:
+                if reading:
+                    with self._turn:
+                        self._reading = False
+                        self._turn.notify_all()
+            if found or (delay is not None and delay <= seconds):
+                aside.serve()
+            else:
+                self._expire(waiter)
+
     def _expire(self, waiter: _Waiter) -> None:
         if waiter.answer is None and waiter.deadline <= time.monotonic():
-            raise self._stalled(f"did not answer for {waiter.patience:.0f} s")
+            raise self._stalled(f"did not answer for {waiter.patience:.3g} s")
 
     def _read(self, seconds: float) -> bool:
         """Waits for bytes and handles all complete messages; False if none came in time."""
@@ -291,17 +352,13 @@ class Engine:
             return False
         self._torn_in = True
         try:
-            data, extra, _, _ = self._socket.recvmsg(READ_BYTES, socket.CMSG_SPACE(16 * 4), socket.MSG_CMSG_CLOEXEC)
+            data, descriptors = receive(self._socket)
         except BlockingIOError:
             self._torn_in = False
             return False
         except OSError:
-            data, extra = b"", []
-        for level, kind, body in extra:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                numbers = array.array("i")
-                numbers.frombytes(body[: len(body) - len(body) % numbers.itemsize])
-                self._descriptors.extend(numbers)
+            data, descriptors = b"", ()
+        self._descriptors.extend(descriptors)
         if not data:
             self._gone = True
             raise Gone(self)

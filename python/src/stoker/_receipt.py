@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from . import _client
+from . import _client, _iterable
 from ._errors import ConfigError
 from ._wire import Message
 
@@ -80,6 +80,8 @@ def verify_receipts(receipts: Iterable[Mapping[str, Any]], spec: Any) -> dict[st
 
 
 def _remote(spec: Any) -> _client.Loader:
+    if getattr(getattr(spec, "_settings", None), "iterates", False):
+        _iterable.refuse(spec, "verify_receipts", "their receipts count samples: compare those numbers")
     opened = getattr(spec, "_asked", None)
     if callable(opened):
         found: _client.Loader = opened()

@@ -25,8 +25,10 @@ from itertools import islice
 from typing import Any
 
 from . import _order, _seeds
+from ._advice import MASKED
 from ._arguments import check_race, count, length, plain, rank_and_world, read_weights, truth
 from ._errors import Problems, StateError, whole
+from ._numbers import is_mask
 from ._passes import STATE_VERSION, Sampler, Seeded, check_kind
 
 
@@ -138,6 +140,8 @@ class SubsetRandomSampler(Seeded):
         length("indices", indices, problems)
         if not hasattr(indices, "__getitem__"):
             problems.add(f"indices is of type {type(indices).__name__}, which has no order", "give a list of ids")
+        if is_mask(indices):
+            problems.add("indices is a mask (bools), not a list of ids", MASKED)
         self._seed = _seeds.read(seed, generator, problems)
         problems.raise_any()
         self.indices = indices
@@ -329,6 +333,8 @@ class BatchSampler:
         problems = Problems("BatchSampler")
         if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
             problems.add(f"sampler is of type {type(sampler).__name__}", "give a sampler, or any iterable of ids")
+        if is_mask(sampler):
+            problems.add("sampler is a mask (bools), not a list of ids", MASKED)
         batch_size = count("batch_size", batch_size, problems)
         drop_last = truth("drop_last", drop_last, problems)
         problems.raise_any()

@@ -11,18 +11,20 @@ import difflib
 import importlib.util
 import math
 import os
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from . import _notice
+from . import _crew, _mix, _notice
 from . import _orders as orders
 from . import _ranks as ranks
 from . import _seeds as seeds
 from ._cache import amount, read_cache
-from ._errors import MAX_EPOCH, Problems, whole
+from ._errors import MAX_COUNT, MAX_EPOCH, Problems, whole
 from ._orders import Ordering
 from ._seeds import Seed
+from ._theirs import ours
 
 OUTPUTS = ("torch", "numpy", "jax")
 TAILS = ("pad", "fill", "drop")
@@ -59,6 +61,9 @@ class Recipe:
     shuffle: bool = False
     seed: int | None = None
     batch: int | None = None  # the dataset makes batches of this many samples
+    subset: array[float] | None = None  # numbers of the samples that there are; None: all
+    stored: int = 0  # samples that there would be without the choice
+    sized: int | None = None  # samples in a batch, as .batch() said
     drop: bool = False
     on_bad: str | None = None
     epoch_items: int | None = None  # with_epoch: items in an epoch, per rank
@@ -93,6 +98,8 @@ class Settings:
     layout: str | None
     pin: bool
     timeout: float  # in seconds, as in torch: 0 is the default deadline
+    hands: _crew.Hands | None = None  # who makes the samples of a user's own dataset
+    mix: _mix.Mix | _mix.Changes | None = None  # the batch transform
     torch: dict[str, Any] = field(default_factory=dict)  # torch's keywords that are only shown as attributes
 
     @property
@@ -109,9 +116,20 @@ class Settings:
             return self.ordering.global_size // self.ranks[1] or None
         return self.batch_size
 
+    @property
+    def iterates(self) -> bool:
+        """Whether the dataset is iterated: it has no numbered samples."""
+        return self.hands is not None and self.hands.iterates
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether only the iteration tells which samples there are: of a user's sampler, or of the dataset."""
+        return self.ordering.walked or self.iterates
+
     def walking(self) -> Settings:
         """The same, taking the sampler's ids from it instead of computing them."""
         walked = Ordering(sampler=self.ordering.sampler, walked=True, size=self.ordering.size, drop=self.ordering.drop)
+        walked = orders.chosen(walked, self.ordering.own, 0, Problems("DataLoader"))
         return replace(self, ordering=walked, seed=self.own_seed, rank=None, world_size=None)
 
     @property
@@ -120,18 +138,24 @@ class Settings:
         return min(self.timeout, LONGEST) or 60.0
 
 
-def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems) -> Settings:
-    """Reads the keywords of a DataLoader over a dataset (None: not one of ours, which is already a problem).
+def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems, own: Any = None) -> Settings:
+    """Reads the keywords of a DataLoader over a dataset (None: not a dataset, which is already a problem). ``own`` is
+    the user's own.
 
     Raises everything collected in problems.
     """
     k = keywords
     recipe = recipe or Recipe({}, None)
-    _refuse_python(k, problems)
-    workers = _workers(k, problems)
-    ordering = orders.read(k, recipe.shuffle, problems)
+    ordering = orders.chosen(orders.read(k, recipe.shuffle, problems), recipe.subset, recipe.stored, problems)
     batch_size = ordering.size or _batch_size(k["batch_size"], recipe, problems)
     single = batch_size is None and recipe.batch is None and ordering.global_size is None and not ordering.batched
+    hands = None
+    left_out = k["num_workers"] is ALL_CORES
+    if own is not None:
+        if left_out and ours(own) and not own.foreign:
+            k, left_out = {**k, "num_workers": max(1, lanes() - 1)}, False
+        hands = _crew.read(own, k, single, problems)
+    workers = _workers(k, problems) if hands is None else None
     if ordering.global_size is not None or (ordering.batched or "tokens" in ordering.batch) and k["batch_size"] == 1:
         batch_size = None
     own_seed = seeds.read(k["seed"], k["generator"], problems, recipe.seed, k["world_size"])
@@ -150,13 +174,28 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
     _one_of("layout", k["layout"], LAYOUTS, problems)
     timeout = k["timeout"]
     if not _number(timeout) or timeout < 0:
-        problems.add(f"timeout is {timeout!r}", "give seconds; 0 leaves the stall deadline at 60 s")
+        problems.add(
+            f"timeout is {timeout!r}", "give seconds; 0 is 60 s for stoker's datasets, and waits for ever for your own"
+        )
     if (k["rank"] is None) != (k["world_size"] is None):
         problems.add("rank and world_size must be given together", "give both, or neither")
     elif k["rank"] is not None:
         ranks.check(k["rank"], k["world_size"], problems)
+    mix = _mix.read(k["batch_transform"], problems)
+    if isinstance(mix, _mix.Mix) and single and hands is None:
+        problems.add(f"{mix.words} mixes the samples of a batch, and there are none", "give a batch_size")
     problems.raise_any()
-    _ignore(k)
+    if isinstance(mix, _mix.Mix) and hands is not None:
+        _notice.say(
+            f"{mix.words} runs in the training process, because Python makes the batches; for batches that the engine "
+            "makes, it runs there"
+        )
+    if hands is None:
+        _ignore(k)
+    else:
+        hands = _crew.looked_up(own, k, hands, output, ordering, ordering.global_size or batch_size)
+        prefetch = hands.prefetch
+        _crew.notices(k, hands, left_out)
     return Settings(
         batch_size=batch_size,
         single=single,
@@ -166,7 +205,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
         workers=workers,
         tail=tail,
         prefetch=prefetch,
-        prefetch_factor=k["prefetch_factor"],
+        prefetch_factor=k["prefetch_factor"] if hands is None else None,
         memory=memory,
         max_pixels=max_pixels,
         cache=cache or recipe.cache,
@@ -180,6 +219,8 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
         layout=k["layout"],
         pin=pin,
         timeout=timeout,
+        hands=hands,
+        mix=mix,
         torch={
             name: k[name]
             for name in (
@@ -198,8 +239,13 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
     )
 
 
-def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
-    """The Spec, without values that nobody gave."""
+def spec(
+    settings: Settings,
+    recipe: Recipe,
+    fields: Sequence[Mapping[str, Any]] | None,
+    names: Callable[[], Sequence[str]] | None = None,
+) -> dict[str, Any]:
+    """The Spec, without values that nobody gave. ``names`` asks for the fields of batches that the engine makes."""
     rank, world = settings.ranks
     built: dict[str, Any] = {"dataset": recipe.dataset, "mix": recipe.mix}
     if recipe.mix is not None:
@@ -222,9 +268,14 @@ def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]]
         built["batch"]["global_size"] = ordering.global_size
     elif settings.batch_size or recipe.batch or "tokens" not in ordering.batch:
         built["batch"]["size"] = settings.batch_size or recipe.batch or 1
+    if settings.iterates:  # to the engine, a batch is one turn of a worker, and there are no ranks
+        built["batch"], world = {"size": 1}, 1
+        built["order"] = _said(seed=settings.seed.value or None)
     built["deliver"] = _said(
         prefetch=settings.prefetch, prefetch_factor=settings.prefetch_factor, memory=settings.memory
     )
+    if isinstance(settings.mix, _mix.Mix):
+        built["batch_transform"] = settings.mix.spec(recipe.form, names)
     built["cache"] = settings.cache
     built["workers"] = settings.workers
     built["on_bad"] = _said(
@@ -259,24 +310,9 @@ def _one_of(key: str, value: Any, words: Sequence[str], problems: Problems) -> N
     problems.add(f"{key} is {value!r}", hint)
 
 
-_LATER = "running Python code on samples needs Python workers, which come in a later release; "
-
-
-def _refuse_python(k: Mapping[str, Any], problems: Problems) -> None:
-    collate = k["collate_fn"]
-    if collate is not None and not (
-        getattr(collate, "__module__", "").startswith("torch.utils.data")
-        and getattr(collate, "__name__", "") in ("default_collate", "default_convert")
-    ):
-        problems.add(
-            f"collate_fn {_name(collate)} is a Python function",
-            _LATER + "leave it out: batches are stacked by the engine",
-        )
-
-
 def _sampler_only(ordering: Ordering, recipe: Recipe, problems: Problems) -> None:
     """Adds what cannot be combined with a sampler, or with batches by length."""
-    if recipe.epoch_items is not None and not ordering.plain:
+    if recipe.epoch_items is not None and not ordering.free:
         problems.add(
             "the order cannot be combined with .with_epoch()",
             "leave .with_epoch() out: num_samples= sets the length of an epoch",
@@ -285,10 +321,6 @@ def _sampler_only(ordering: Ordering, recipe: Recipe, problems: Problems) -> Non
         problems.add(f"the dataset itself makes batches of {recipe.batch}", "leave .batched() out")
     if recipe.mix is not None and ordering.sampler is None and set(ordering.order) & {"weights", "balanced"}:
         problems.add("a mixture already has weights for its datasets", "leave weights and balanced out")
-
-
-def _name(function: Any) -> str:
-    return str(getattr(function, "__qualname__", None) or type(function).__name__)
 
 
 def _workers(k: Mapping[str, Any], problems: Problems) -> int | None:
@@ -306,10 +338,18 @@ def _workers(k: Mapping[str, Any], problems: Problems) -> int | None:
 
 
 def _batch_size(size: Any, recipe: Recipe, problems: Problems) -> int | None:
+    if recipe.sized is not None and size not in (None, 1, recipe.sized):
+        problems.add(
+            f"the dataset makes batches of {recipe.sized}, but batch_size is {size!r:.80}", "leave one of them out"
+        )
+    if recipe.sized is not None:
+        return recipe.sized
     if size is None:
         return None
-    if not whole(size) or size < 1:
-        problems.add(f"batch_size is {size!r}", "give at least 1, or None for samples that are not batched")
+    if not whole(size) or not 1 <= size <= MAX_COUNT:
+        problems.add(
+            f"batch_size is {size!r:.80}", "give an integer from 1 to 2**53, or None for samples that are not batched"
+        )
         return None
     if recipe.batch is not None:
         problems.add(
@@ -370,6 +410,11 @@ def _prefetch(k: Mapping[str, Any], problems: Problems) -> int | None:
 def cores() -> int:
     """Number of cores that this process may run on."""
     return len(os.sched_getaffinity(0))
+
+
+def lanes() -> int:
+    """Number of lanes that the engine has unless num_workers says another one."""
+    return cores() - 1 if cores() > 2 else cores()
 
 
 def _on_bad(k: Mapping[str, Any], recipe: Recipe, problems: Problems) -> str | None:
@@ -464,5 +509,7 @@ def _ignore(k: Mapping[str, Any]) -> None:
     for key, reason in reasons.items():
         if k[key]:
             _notice.say(f"{key} is ignored: {reason}")
+    if k["seeding"] is not None:
+        _notice.say("seeding is ignored: no Python code draws random numbers; augmentation is keyed by seed=")
     if not k["in_order"]:
         _notice.say("in_order=False is ignored: batches come in order, and a slow sample delays only itself")

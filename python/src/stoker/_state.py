@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import _notice
+from . import _notice, _seeds
 from ._client import Opened
+from ._crew import Hands
 from ._errors import MAX_EPOCH, StateError, whole
 
 STATE_VERSION = 1
@@ -83,7 +84,11 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
             "the sizes of the blocks differ",
             "pass the same block= in both places; by default a block is a shard, and the shards differ",
         )
-    wrong = [
+    wrong = []
+    if not _seeds.is_seed(state["seed"]):
+        words.pop("seed")
+        wrong.append((f"its seed is {state['seed']!r:.80}", f"a seed is an integer from 0 to 2**64 - 1; {DAMAGED}"))
+    wrong += [
         (f"{differs}: {theirs.get(key)!r} in the state but {mine.get(key)!r} here", hint)
         for key, (differs, hint) in words.items()
         if _known(theirs.get(key)) != mine.get(key)
@@ -106,3 +111,21 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
     if packed:
         altered = f"; its pictures were rewritten ({info.altered}) and have different pixels" if info.altered else ""
         _notice.say(f"the state is of the dataset that this one was packed from; resuming here{altered}")
+
+
+def compare_paths(state: Any, python: bool, hands: Hands | None) -> None:
+    """StateError for a state of the same kind of dataset that was saved while the other path made the samples: the two
+    draw other random numbers."""
+    if not isinstance(state, Mapping) or ("python" in state) == python:
+        return
+    if python:
+        raise StateError(
+            "the state does not fit this loader: it was saved while the engine read the dataset natively, and here "
+            "Python makes the samples" + (f", because {hands.why}" if hands is not None else ""),
+            hint="make the loader as the saved run did: the same dataset and transform, without native=False",
+        )
+    raise StateError(
+        "the state does not fit this loader: it was saved while Python made the samples, and here the engine reads "
+        "the dataset natively",
+        hint="pass native=False",
+    )

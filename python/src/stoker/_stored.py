@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from . import _client
+from ._advice import check_names
 from ._cache import amount
-from ._compile import to_ops
 from ._datasets import Dataset, _path, absolute
 from ._errors import ConfigError, Problems, StokerError
 from ._fields import SAID, Field, read_fields, read_text
 from ._spec import Form, Recipe
+from ._split import bare, said
 from ._types import JD, JP, ND, NP, TD, TP
 
 if TYPE_CHECKING:
@@ -90,25 +91,34 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return {"path": self.path, "format": self._format, **self._keys}
 
     def _recipe(self) -> Recipe:
-        return Recipe(self._where(), copy.deepcopy(self._given), form=self._form)
+        return Recipe(self._where(), copy.deepcopy(bare(self._given)), form=self._form)
+
+    def _python_steps(self) -> tuple[Any, ...]:
+        found = [(i, field["name"], field["python"]) for i, field in enumerate(self._given or []) if "python" in field]
+        if not found:
+            return ()
+        from ._program import Tails
+
+        at = {(name if self._form == "dict" else i): tail for i, name, tail in found}
+        return (Tails(at, one=self._form == "one"),)
 
     def _renew(self) -> None:
         if self._transform is not None:
-            self._transformed(to_ops(self._transform, f"{type(self).__name__}.transform"))
+            self._transformed(said(self._transform, f"{type(self).__name__}.transform"))
 
-    def _transformed(self, ops: list[dict[str, Any]]) -> None:
-        """Sets these operations for the pictures."""
+    def _transformed(self, told: Mapping[str, Any]) -> None:
+        """Sets this transform for the pictures."""
+        ops, tail = told["transform"], told.get("python")
         changed = False
         for name in self._pictures:
             field = self._declared[name]
-            if field.get("transform", []) == ops:
+            if field.get("transform", []) == ops and field.get("python") == tail:
                 continue
             changed = True
             # Not in place: other datasets made from this one share the same dicts.
-            new = {**{key: value for key, value in field.items() if key != "transform"}}
+            new = {key: value for key, value in field.items() if key not in ("transform", "python")}
             new.setdefault("decode", "rgb")
-            if ops:
-                new["transform"] = ops
+            new.update({key: value for key, value in told.items() if value})
             self._declared = {**self._declared, name: new}
             self._given = [new if one["name"] == name else one for one in self._given or []]
         if changed:
@@ -125,7 +135,8 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
                 else field
                 for field in self._given
             ]
-        return copy.deepcopy(self._known)
+        fields: list[dict[str, Any]] | None = copy.deepcopy(bare(self._known))
+        return fields
 
     def _own(self) -> dict[str, str]:
         """How the format decodes those of its fields that it stores as bytes."""
@@ -150,7 +161,7 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     @property
     def fields(self) -> list[str]:
         """The names of the fields of a sample, in order."""
-        names: list[str] = self._frozen("fields", [field.name for field in self._remote().info().fields])
+        names: list[str] = self._frozen("fields", self._remote().info().names)
         return names
 
     @property
@@ -170,6 +181,7 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     def _with(self, fields: Sequence[str | Field] | None, form: Form) -> Stored[Any, Any, Any]:
         other = copy.copy(self)
         other.__dict__ = self.__getstate__()
+        check_names(f"{type(self).__name__}.{'select' if form == 'dict' else 'to_tuple'}", fields or ())
         problems = Problems(type(self).__name__)
         if fields is not None:
             given = read_fields(fields, self._declared, problems) or []
@@ -202,15 +214,23 @@ def paths(path: Any, problems: Problems, name: str = "path") -> str | list[str]:
         return absolute(_path(path, name, problems))
     if isinstance(path, Sequence) and path:
         return [absolute(_path(one, f"{name}[{i}]", problems)) for i, one in enumerate(path)]
-    problems.add(f"{name} is {path!r}", "give a path, a pattern such as 'data-*.h5', or a list of them")
+    problems.add(*not_a_path(name, path))
     return []
+
+
+def not_a_path(name: str, value: Any) -> tuple[str, str]:
+    """What to say about a value that is not a path, such as the data themselves, and what to try."""
+    from ._strangers import fitting  # which imports datasets
+
+    what = f"{name} is {value!r}" if len(repr(value)) <= 40 else f"{name} is of type {type(value).__name__}"
+    return what, fitting(value) or "give a path, a pattern such as 'data-*.h5', or a list of them"
 
 
 def picture(transform: Any, where: str) -> Field:
     """The picture field of files, with these transforms."""
     field = Field("image", decode="rgb")
     if transform is not None:
-        field.spec["transform"] = to_ops(transform, where)
+        field.spec.update(said(transform, where))
     return field
 
 
@@ -233,7 +253,7 @@ class Pictures(Stored[TP, NP, JP], Generic[TP, NP, JP]):
         where = f"{type(self).__name__}.transform"
         if "_given" not in self.__dict__:
             raise ConfigError(f"{where}: there are no fields yet", hint="call super().__init__(...) first")
-        ops = to_ops(value, where)
+        told = said(value, where)
         if not self._pictures:
             raise ConfigError(
                 f"{where}: no field is a picture without its own transform",
@@ -242,11 +262,11 @@ class Pictures(Stored[TP, NP, JP], Generic[TP, NP, JP]):
         before = self._transform
         self.__dict__["_transform"] = value
         try:
-            self._transformed(ops)
+            self._transformed(told)
             self._remote().info()
         except BaseException:
             self.__dict__["_transform"] = before
-            self._transformed(to_ops(before, where))
+            self._transformed(said(before, where))
             raise
 
     if TYPE_CHECKING:

@@ -13,21 +13,10 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ._datasets import ALWAYS, Dataset
+from ._datasets import Dataset
 from ._folder import EXTENSIONS
-
-# The classes for files by their extensions; TEXT stands for the path.
-_ENDINGS = {
-    (".h5", ".hdf5"): "stoker.HDF5Dataset({})",
-    (".npy", ".npz"): "stoker.NpyDataset({})",
-    (".parquet",): "stoker.ParquetDataset({})",
-    (".lmdb", ".mdb"): "stoker.LMDBDataset({})",
-    (".jsonl", ".ndjson"): "stoker.LinesDataset({})",
-    (".csv", ".tsv"): "stoker.Table({}, path='the column of files', label='the column of labels')",
-    (".tfrecord", ".tfrecords"): "stoker.TFRecordDataset({})",
-    (".tar",): "stoker.WebDataset({})",
-    (".beton",): "stoker.BetonDataset({})",
-}
+from ._paths import ending, of_path
+from ._theirs import iterated
 
 _SAVEZ = "numpy.savez('data.npz', ...) writes the arrays once, under names; load stoker.NpyDataset('data.npz')"
 
@@ -35,35 +24,70 @@ _SAVEZ = "numpy.savez('data.npz', ...) writes the arrays once, under names; load
 _MOST, _DEEPEST = 64, 2
 
 
+def map_style(dataset: Any, sampled: bool = False) -> bool:
+    """Whether it has numbered samples and a length, as torch's DataLoader wants them: Python code makes them here.
+    ``sampled``: a sampler says which samples there are, so that they need neither numbers nor a length."""
+    kind = type(dataset)
+    if isinstance(dataset, (str, bytes, os.PathLike, type)) or iterated(dataset) or _holds(dataset):
+        return False
+    if isinstance(dataset, Mapping):  # torch takes a dict whose keys are the ids
+        return isinstance(dataset, dict) and (sampled or (len(dataset) - 1 in dataset and 0 in dataset))
+    return hasattr(kind, "__getitem__") and (sampled or hasattr(kind, "__len__")) and not _loads(dataset)
+
+
+def iterable(dataset: Any) -> bool:
+    """Whether it gives its samples one after another, and each worker may iterate a copy of its own."""
+    other = isinstance(dataset, (type, Mapping)) or _loads(dataset) or _holds(dataset) or _open(dataset)
+    return iterated(dataset) and not other
+
+
 def advise(dataset: Any) -> tuple[str, str]:
-    """What to say about a dataset that is not ours, and what to try."""
+    """What to say about what is not a dataset here, and what to try."""
     kind = type(dataset)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(dataset, (str, bytes, os.PathLike)):
-        path = os.fsdecode(dataset)
-        return (
-            "dataset is a path",
-            f"{_of_path(path) or f'stoker.ImageFolder({path!r})'}; `stoker inspect {path}` shows what it is",
-        )
+        return of_path(os.fsdecode(dataset))
     if isinstance(dataset, type):
         return f"dataset is the class {dataset.__qualname__}", f"create an instance: {dataset.__qualname__}(...)"
     if _loads(dataset):
         return f"dataset is a loader ({name})", "give its dataset, loader.dataset"
-    try:
-        fits = _fitting(dataset, 0)
-    except Exception:  # a user's attributes may raise anything
-        fits = None
-    fits = fits or "docs/guides/formats.md lists the classes for stored data"
-    names = isinstance(dataset, Mapping) or _is(dataset, "h5py", "File", "Group")  # its items are not samples
-    if hasattr(kind, "__getitem__") and hasattr(kind, "__len__") and not names:
-        always = ALWAYS
-    elif hasattr(kind, "__iter__") and not names and not _open(dataset):
-        always = "torch.utils.data.DataLoader(dataset, ...)"
-    else:
+    fits = fitting(dataset) or "docs/guides/formats.md lists the classes for stored data"
+    if _holds(dataset) or isinstance(dataset, Mapping) or _open(dataset):
         return f"dataset is of type {name}, which is not a dataset", fits
+    if hasattr(kind, "__next__"):
+        return (
+            f"dataset is of type {name}, which can be iterated only once",
+            "make a class whose __iter__ returns a new one: every pass iterates it again, and every worker its own",
+        )
+    if hasattr(kind, "__iter__"):
+        return f"dataset is of type {name}, which gives its samples one after another", fits
+    if hasattr(kind, "__getitem__"):
+        return (
+            f"dataset is of type {name}, which has no length",
+            "give the class a method __len__ that returns the number of its samples",
+        )
+    return f"dataset is of type {name}, which is not a dataset", fits
+
+
+def _holds(value: Any) -> bool:
+    """Whether it holds data by names, or is a table whose items are columns: these are not samples."""
+    return _is(value, "h5py", "File", "Group") or _is_table(value)
+
+
+def fitting(value: Any) -> str | None:
+    """Our class for data that Python holds, or that a dataset of somebody else keeps."""
+    try:
+        return _fitting(value, 0)
+    except Exception:  # a user's attributes may raise anything
+        return None
+
+
+def _is_table(value: Any) -> bool:
+    """Whether it is a table in memory, whose items are columns."""
     return (
-        f"dataset is of type {name}, whose samples would be made by Python code",
-        f"{fits}; until Python code runs here, torch's own loader works with every dataset: {always}",
+        _is(value, "pandas", "DataFrame")
+        or _is(value, "polars", "DataFrame")
+        or _is(value, "pyarrow", "Table", "RecordBatch")
     )
 
 
@@ -188,7 +212,7 @@ def _of_file(value: Any) -> str:
     path = _name(value, "filename", "name")
     if isinstance(value, tarfile.TarFile):
         return f"stoker.WebDataset({path or 'data.tar'!r}) reads the same data"
-    known = _of_path(path) if path else None
+    known = ending(path) if path else None
     if known is not None:
         return f"{known} reads the same data"
     if isinstance(value, (zipfile.ZipFile, zipfile.Path)):
@@ -219,13 +243,6 @@ def _of_frame(frame: Any) -> str:
     return f"write the table once, {write}, and load stoker.Table('table.csv'{path})"
 
 
-def _of_path(path: str) -> str | None:
-    for endings, text in _ENDINGS.items():
-        if path.lower().endswith(endings):
-            return text.format(repr(path))
-    return None
-
-
 def _inside(dataset: Any, depth: int) -> str | None:
     """Our class for the first attribute that says what the data are; open files before their names."""
     values = list(_attributes(dataset))
@@ -235,7 +252,7 @@ def _inside(dataset: Any, depth: int) -> str | None:
         ):
             return found
     for value in values:
-        if isinstance(value, (str, os.PathLike)) and (found := _of_path(str(value))) is not None:
+        if isinstance(value, (str, os.PathLike)) and (found := ending(str(value))) is not None:
             return f"{found} reads the same data"
         if isinstance(value, (list, tuple)) and value:
             first = value[0][0] if isinstance(value[0], (list, tuple)) and value[0] else value[0]

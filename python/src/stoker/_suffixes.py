@@ -1,6 +1,6 @@
 """What members of tar shards hold, by the suffixes of their fields, as in WebDataset.
 
-``internal/stage/format/tar/suffix.go`` is the same rule for the engine; ``testdata/suffixes.json`` checks both.
+``internal/stage/format/suffix/suffix.go`` is the same rule for the engine; ``testdata/suffixes.json`` checks both.
 WebDataset reads and writes by two different lists: html, for example, is written as text and read as bytes.
 """
 

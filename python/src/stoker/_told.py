@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._errors import DataError
@@ -49,6 +49,7 @@ class Told:
         # With who looked, weakly: that loader has this Told among its members, and ends with its dataset.
         self._told: dict[str, tuple[Contents, weakref.ref[Loader] | None]] = {}
         self._loaded: dict[str, Contents] = {}  # by the loader opened last
+        self.found = ""  # a file that had changed since it was indexed when a loader read it
 
     def stale(self, where: str, found: Contents) -> bool:
         """Whether a loader has found other data since, and nothing was told before."""
@@ -58,7 +59,7 @@ class Told:
         """The user is told of these contents; DataError if he was told of others, or a loader has opened others."""
         before = self._told[where][0] if where in self._told else self._loaded.get(where, found)
         if before.differs(found):
-            raise changed(kind, before, found, {})
+            raise changed(kind, before, found, {}, self.found)
         self._told.setdefault(where, (found, weakref.ref(remote)))
 
     def load(self, where: str, found: Contents) -> None:
@@ -75,7 +76,7 @@ class Told:
     def __getstate__(self) -> dict[str, Any]:
         # Times of files are this machine's, and an engine is this process's.
         told = {where: (contents._replace(stamp=""), None) for where, (contents, _) in self._told.items()}
-        return {"_told": told, "_loaded": {}}
+        return {"_told": told, "_loaded": {}, "found": ""}
 
 
 class Member(NamedTuple):
@@ -91,16 +92,30 @@ def where(dataset: Mapping[str, Any]) -> str:
     return json.dumps({k: v for k, v in dataset.items() if k not in ("fields", "shuffle", "weight")}, sort_keys=True)
 
 
-def changed(kind: str, before: Contents, now: Contents, change: Mapping[str, str]) -> DataError:
-    """The error of a loader that found other data than the user was told of."""
+def read_error(members: Sequence[Member], error: DataError) -> None:
+    """Remembers which file a read found changed since it was indexed. The index is then made again, so a dataset that
+    told its user of the old one finds other data, and only the read knows which file it was."""
+    file = error.where.get("file") or error.where.get("shard")
+    if error.code == "changed" and "sample" in error.where and file and len(members) == 1:
+        members[0].told.found = str(file)
+
+
+def changed(kind: str, before: Contents, now: Contents, change: Mapping[str, str], found: str = "") -> DataError:
+    """The error of a loader that found other data than the user was told of. ``change`` is the first file that differs,
+    and how; without it, ``found`` is a file that had changed since it was indexed when it was read.
+
+    The error does not say that the data changed after the dataset was made: the index may be older, since a file that
+    is rewritten in an otherwise unchanged folder is noticed only when it is read."""
     cause = before.became(now)
-    if how := change.get("how"):
-        told = f"{change['file']} {how}"
-        cause = told if before.digest == now.digest else f"{cause}: {told}"
+    file, how = change.get("file", ""), change.get("how", "")
+    if not how and found:
+        file, how = found, "had changed since it was indexed"
+    if how:
+        cause = f"{file} {how}" if before.digest == now.digest else f"{cause}: {file} {how}"
     return DataError(
-        f"the data changed after the {kind} was made",
+        f"the data changed after it was indexed for the {kind}",
         code="changed",
-        where={"file": change["file"]} if change.get("file") else None,
+        where={"file": file} if file else None,
         cause=cause,
         hint="make the dataset again, and everything made from it: samplers, weights and lists",
     )

@@ -24,11 +24,13 @@ from . import _command, _notice
 from ._benchmark import benchmark
 from ._datasets import Dataset, absolute
 from ._errors import ConfigError, Problems, from_wire, whole
+from ._mixture import in_python
 from ._numbers import scalar
 from ._process import find
 from ._spec import Settings
 
 FILE = "stoker.playbook.yaml"
+_MAKE = "lambda **settings: DataLoader(dataset, batch_size=64, **settings)"
 _RUN = _command.Verb("tune", "tuning", "it starts again from the beginning")
 
 
@@ -97,10 +99,9 @@ def tune(
         for values in (workers, prefetch, batch_size)
     )
     if not callable(make_loader):
-        problems.add(
-            f"make_loader is of type {type(make_loader).__name__}",
-            "give a function: lambda **settings: DataLoader(data, batch_size=64, **settings)",
-        )
+        problems.add(f"make_loader is of type {type(make_loader).__name__}", f"give a function: {_MAKE}")
+    elif isinstance(make_loader, type) and make_loader.__name__ == "DataLoader":
+        problems.add("make_loader is the class DataLoader, which would be called without a dataset", f"write {_MAKE}")
     if not isinstance(budget, (int, float)) or not 0 < budget < float("inf"):
         problems.add(f"budget is {budget!r}", "give seconds")
     for key, values in (("workers", workers), ("prefetch", prefetch), ("batch_size", batch_size)):
@@ -155,14 +156,22 @@ class _Maker:
         if not self.takes("num_workers"):
             raise ConfigError(
                 "tune: make_loader does not accept num_workers",
-                hint="give a function of keywords: lambda **settings: DataLoader(data, batch_size=64, **settings)",
+                hint=f"give a function of keywords: {_MAKE}",
             )
         self.kind = ""
         first = self._made({**self._needs, "num_workers": max(1, min(workers or [1]))})
+        if first is None or isinstance(first, Dataset):
+            raise ConfigError(
+                f"tune: make_loader returned {'None' if first is None else f'a dataset ({type(first).__name__})'}",
+                hint=f"return the loader: {_MAKE}",
+            )
         try:
             self.kind = _kind(first)
             self.batch_size = getattr(first, "batch_size", None) or 1
-            self.digest, self.name, self.samples = _known(getattr(first, "dataset", None))
+            dataset = getattr(first, "dataset", None)
+            self.digest, self.name, self.samples = _known(first if dataset is None else dataset)
+            if dataset is None:
+                self.samples = 0  # its length is in batches
         finally:
             _close(first)
 
@@ -231,7 +240,7 @@ def _known(dataset: Any) -> tuple[str, str, int]:
     kind: type[Any] = type(dataset)
     where = next((str(v) for key in ("root", "path", "urls", "url") if (v := getattr(dataset, key, None))), "")
     name = where or f"{kind.__module__}.{kind.__qualname__}"
-    if isinstance(dataset, Dataset):
+    if isinstance(dataset, Dataset) and not in_python(dataset):
         recipe = dataset._recipe().dataset
         paths = recipe.get("path") if isinstance(recipe, Mapping) else None
         shown = " ".join(paths) if isinstance(paths, list) else str(paths or "")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 if TYPE_CHECKING:
     import jax
     import torch
+    import torch.utils.data
     from numpy import ndarray
     from typing_extensions import TypeVar, TypeVarTuple, Unpack
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     AnyTuple: TypeAlias = Batch[Unpack[tuple[Any, ...]]]
     Documents: TypeAlias = Batch[Ragged]
     Dict: TypeAlias = DictBatch
+    # Datasets of a user's own. Not a protocol: datasets of this package would match it too, and mypy would take their
+    # batches for Any. What else has samples is Any, or needs a base class.
+    MapStyle: TypeAlias = torch.utils.data.Dataset[Any] | Sequence[Any] | dict[int, Any] | Numpy | Tensor
 else:
     Fields, Unpack = None, {None: Any}
 
@@ -53,6 +57,7 @@ class Keywords(TypedDict, total=False):
     persistent_workers: bool
     pin_memory_device: str
     in_order: bool
+    seeding: str | None
     seed: int | None
     global_batch_size: int | None
     block: int | None
@@ -81,3 +86,5 @@ class Keywords(TypedDict, total=False):
     max_pixels: int | None
     cache: Any
     tune: str | None
+    native: bool | None
+    batch_transform: Any

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 
-def place() -> str:
+def location() -> str:
     """FILE:LINE of the calling script, in the hook's form; "" without a hook."""
     hook = _hook()
     return str(hook.caller()) if hook is not None else ""

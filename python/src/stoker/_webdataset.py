@@ -1,51 +1,30 @@
-"""Tar shards with WebDataset's chain of calls, each translated into a part of the Spec."""
+"""Tar shards with WebDataset's chain of calls, each translated into a part of the Spec; from the first function of the
+user's on, into steps of Python (_webpython.py)."""
 
 from __future__ import annotations
 
 import copy
 import difflib
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-from . import _client, _notice
-from ._compile import on_bytes, to_ops
-from ._datasets import Dataset, _path, absolute, check_keywords
+from . import _client, _notice, _webwords
+from ._advice import check_keywords, check_names
+from ._compile import on_bytes
+from ._datasets import Dataset
 from ._errors import ConfigError, Problems, whole
-from ._fields import read_names, read_text
+from ._fields import read_list, read_names, read_text
 from ._numbers import scalar
+from ._program import Fields, Keep, Pick, Renamed, Step, Then, View
 from ._spec import Recipe
+from ._split import Tail, after, in_python, split
 from ._suffixes import read_as, suffix
 from ._types import JD, ND, TD
+from ._webpython import Composed, Decode, Delivered, Handled, Mapped, Shown
+from ._webwords import Ops
 
 if TYPE_CHECKING:
-    from ._types import AnyTuple, Dict
-
-Ops = list[dict[str, Any]]
-
-_FLOAT: Ops = [{"op": "ToImage"}, {"op": "ToDtype", "dtype": "float32", "scale": True}]
-_BYTES: Ops = [{"op": "ToImage"}]
-
-# decode's words for images: codec, operations, layout, whether without a channel axis.
-_IMAGES: dict[str, tuple[str, Ops, str | None, bool]] = {
-    "pil": ("rgb", [], None, False),
-    "pillow": ("rgb", [], None, False),
-    "pilrgb": ("rgb", [], None, False),
-    "pill": ("gray", [], None, False),
-    "rgb8": ("rgb", _BYTES, "nhwc", False),
-    "rgb": ("rgb", _FLOAT, "nhwc", False),
-    "l8": ("gray", _BYTES, "nhwc", True),
-    "l": ("gray", _FLOAT, "nhwc", True),
-    "torchrgb8": ("rgb", _BYTES, None, False),
-    "torchrgb": ("rgb", _FLOAT, None, False),
-    "torch": ("rgb", _FLOAT, None, False),
-    "torchl8": ("gray", _BYTES, None, True),
-    "torchl": ("gray", _FLOAT, None, True),
-}
-_CODECS = {"number": "int", "text": "text", "json": "json", "npy": "npy"}
-_KEYS = ("__key__", "__url__")
-
-_LATER = "running Python code on samples needs Python workers, which come in a later release; "
+    from ._types import AnyTuple
 
 
 class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
@@ -53,8 +32,11 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     the rest of the name is the field.
 
     ``urls`` is a path, with ``{000..099}`` braces, wildcards or ``::`` between several, or a list of paths. The methods
-    return a new dataset: ``shuffle decode select to_tuple map_tuple map_dict rename batched with_epoch with_length
-    cache``.
+    return a new dataset: ``shuffle decode map map_tuple map_dict select rename to_tuple slice compose batched unbatched
+    with_epoch with_length cache``.
+
+    Functions get what WebDataset gives them: PIL images after ``decode("pil")``, arrays of NumPy after "rgb8". They run
+    in Python workers; what comes before the first one runs in the engine.
 
     Without ``to_tuple``, samples are dicts of all fields, with ``__key__`` and ``__url__``. Without ``decode``, fields
     are bytes. ``decode(words)`` turns images into what WebDataset turns them into:
@@ -70,8 +52,9 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     one runs code.
 
     Samples are split over ranks one by one, so the number of shards need not divide by the number of ranks; the order
-    is stoker's. These arguments keep their meaning: ``handler`` (by name: reraise_exception, warn_and_continue,
-    ignore_and_continue, for on_bad="fail" and "replace"), ``shardshuffle`` (any: full shuffle), ``empty_check``,
+    is stoker's. These arguments keep their meaning: ``handler`` (reraise_exception, warn_and_continue and
+    ignore_and_continue are on_bad="fail" and "replace"; another function is called with the exception, and the sample
+    is replaced if it returns true), ``shardshuffle`` (any: full shuffle), ``empty_check``,
     ``seed``. The others are ignored with a notice if they have no effect in stoker, and are a ConfigError otherwise.
     """
 
@@ -103,16 +86,17 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     ) -> None:
         problems = Problems("WebDataset")
         seed = scalar(seed)
-        self.urls = _shards(urls, problems)
+        self.urls = _webwords.shards(urls, problems)
         self._shuffle = bool(shardshuffle)
-        self._on_bad = _policy(handler, problems)
+        self._on_bad = _webwords.policy(handler, problems)
+        self._handler = _webwords.called(handler)
         self._seed = seed
         if seed is not None and (not whole(seed) or not 0 <= seed < 1 << 64):
             problems.add(f"seed is {seed!r}", "give an integer from 0 to 2**64 - 1")
         if resampled or mode == "resampled":
             problems.add("resampled=True draws shards with replacement", "leave it out; .with_epoch(n) sets the length")
         if select_files is not None or rename_files is not None:
-            problems.add("select_files and rename_files are Python functions", _LATER + "use to_tuple and rename")
+            problems.add("select_files and rename_files are functions of names", "use to_tuple and rename")
         problems.raise_any()
         if shardshuffle:
             _notice.say("shardshuffle: samples are shuffled over all shards, not only the shards")
@@ -126,13 +110,16 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             "empty_check": not empty_check,
         }.items():
             if given:
-                _notice.say(f"WebDataset({name}=...) is ignored: {_MOOT[name]}")
+                _notice.say(f"WebDataset({name}=...) is ignored: {_webwords.MOOT[name]}")
         self._decode: dict[str, str] | None = None  # field -> word, "" for images; None: bytes
         self._renamed: dict[str, str] = {}  # new name -> stored names
         self._keep = True  # rename keeps the other fields
         self._tuple: list[str] | None = None
+        self._native_tuple: list[str] | None = None  # the same, unless Python comes before
         self._chosen: list[str] | None = None  # for dicts; None: all
         self._ops: dict[int | str, Ops] = {}
+        self._after: tuple[Step, ...] = ()  # from the first step of Python on
+        self._collate: Any = None
         self._batch: int | None = None
         self._drop = False
         self._epoch: int | None = None
@@ -145,10 +132,12 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
 
     def _with(self, **changes: Any) -> WebDataset[Any, Any, Any]:
         new = copy.copy(self)
-        new.__dict__.update({"_peek": None, "_maker": None, "_known": None, "_loader": None, **changes})
+        new.__dict__.update({"_peek": None, "_maker": None, "_known": None, "_loader": None, "_whole": None, **changes})
         return new
 
-    def shuffle(self, size: int = 1000, **keywords: Any) -> WebDataset[TD, ND, JD]:
+    def shuffle(  # type: ignore[override]
+        self, size: int = 1000, **keywords: Any
+    ) -> WebDataset[TD, ND, JD]:
         """Full shuffle: every order of all samples is possible, whatever ``size`` is (0 keeps the order).
 
         ``seed`` is used; ``initial``, ``bufsize``, ``rng`` and ``handler`` have no effect.
@@ -171,39 +160,45 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         problems = Problems("WebDataset.decode")
         if self._tuple is not None:
             problems.add("decode was called after to_tuple", "call decode first")
-        if pre is not None or post is not None:
-            problems.add("pre and post are Python functions", _LATER + "leave them out")
         words = dict(self._decode or {"": ""})
         for arg in args:
             if callable(arg):
+                continue
+            if not isinstance(arg, str):
                 problems.add(
-                    f"{getattr(arg, '__name__', arg)!r} is a Python function", _LATER + "use a word like 'pil'"
+                    f"{arg!r:.80} is not a known image decoder",
+                    "give a function of (key, bytes), or a word: " + ", ".join(map(repr, _webwords.IMAGES)),
                 )
-            elif not isinstance(arg, str):
-                problems.add(
-                    f"{arg!r:.80} is not a known image decoder", "give a word: " + ", ".join(map(repr, _IMAGES))
-                )
-            elif arg.lower() in _IMAGES:
+            elif arg.lower() in _webwords.IMAGES:
                 words[""] = arg.lower()
             else:
-                problems.add(f"{arg!r} is not a known image decoder", _decoders(arg.lower()))
+                problems.add(f"{arg!r} is not a known image decoder", _webwords.decoders(arg.lower()))
+        first, last = (read_list(key, one, "functions", problems) or [] for key, one in (("pre", pre), ("post", post)))
+        if any(not callable(one) for one in (*first, *last)):
+            problems.add("pre and post have something that cannot be called", "give functions of (key, bytes)")
         only = only.split() if isinstance(only, str) else only
         names = read_names("only", only, problems)
         problems.raise_any()
+        decoders = [*first, *(arg.lower() if isinstance(arg, str) else arg for arg in args), *last]
+        changes = self._handled(keywords)
+        if self._after or any(map(callable, decoders)):
+            return self._with(_after=(*self._after, Decode(decoders, names)), **changes)
         if names is not None:
             words["only"] = ";".join(names)
-        return self._with(_decode=words, _on_bad=self._handled(keywords))
+        return self._with(_decode=words, **changes)
 
     def rename(self, keep: bool = True, **names: str) -> WebDataset[TD, ND, JD]:
         """Renames fields: ``rename(image="jpg;png")`` takes the first that a sample has."""
         if self._tuple is not None:
             raise ConfigError("WebDataset.rename: called after to_tuple", hint="call rename first")
-        self._handled(names)
+        changes = self._handled(names)
         names = {name: stored for name, stored in names.items() if name != "handler"}
         problems = Problems("WebDataset.rename")
         for name, stored in names.items():
             read_text(name, stored, problems)
         problems.raise_any()
+        if self._after:
+            return self._with(_after=(*self._after, Renamed(names, keep)), **changes)
         resolved = {name: ";".join(self._stored(part) for part in stored.split(";")) for name, stored in names.items()}
         ops = dict(self._ops)
         taken = {part for stored in names.values() for part in stored.split(";")}
@@ -213,7 +208,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
                 if part in self._ops:
                     ops[name] = ops.get(name, []) + self._ops[part]
                     ops.pop(part, None)
-        return self._with(_renamed={**before, **resolved}, _keep=keep and self._keep, _ops=ops)
+        return self._with(_renamed={**before, **resolved}, _keep=keep and self._keep, _ops=ops, **changes)
 
     def to_tuple(self, *args: Any, **keywords: Any) -> WebDataset[AnyTuple, AnyTuple, AnyTuple]:
         """Samples become tuples of these fields; "jpg;png" takes the first that a sample has."""
@@ -224,7 +219,10 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         flat = [";".join(name) if isinstance(name, (list, tuple)) else name for name in names]
         if not flat or not all(isinstance(name, str) and name for name in flat):
             raise ConfigError("WebDataset.to_tuple: give names of fields", hint="to_tuple('jpg;png', 'cls')")
-        return self._with(_tuple=flat, _on_bad=self._handled(keywords))
+        changes = self._handled(keywords)
+        if self._after:
+            return self._with(_after=(*self._after, Pick(flat, "tuple", "to_tuple")), _tuple=flat, **changes)
+        return self._with(_tuple=flat, _native_tuple=flat, **changes)
 
     def map_tuple(self, *transforms: Any, **keywords: Any) -> WebDataset[TD, ND, JD]:
         """Transforms for the fields of the tuple, in order; None (or a function named identity) leaves one alone."""
@@ -236,11 +234,12 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
                 f"WebDataset.map_tuple: {len(transforms)} transforms for a tuple of {len(self._tuple)} fields",
                 hint="give at most one for each field of to_tuple",
             )
-        ops = dict(self._ops)
-        for i, transform in enumerate(transforms):
-            if transform is not None and getattr(transform, "__name__", "") != "identity":
-                ops[i] = ops.get(i, []) + to_ops(transform, f"WebDataset.map_tuple, argument {i + 1}")
-        return self._with(_ops=ops, _on_bad=self._handled(keywords))
+        given = {
+            i: transform
+            for i, transform in enumerate(transforms)
+            if transform is not None and getattr(transform, "__name__", "") != "identity"
+        }
+        return self._transformed(given, "map_tuple", self._handled(keywords), lambda i: f", argument {i + 1}")
 
     def map_dict(self, **transforms: Any) -> WebDataset[TD, ND, JD]:
         """Transforms for named fields of samples that are dicts."""
@@ -248,12 +247,32 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             raise ConfigError(
                 "WebDataset.map_dict: called after to_tuple", hint="use map_tuple, or call map_dict first"
             )
-        on_bad = self._handled(transforms)
+        changes = self._handled(transforms)
+        given = {
+            name: transform for name, transform in transforms.items() if name != "handler" and transform is not None
+        }
+        return self._transformed(given, "map_dict", changes, lambda name: f"({name}=...)")
+
+    def _transformed(
+        self, given: Mapping[Any, Any], call: str, changes: dict[str, Any], named: Callable[[Any], str]
+    ) -> WebDataset[TD, ND, JD]:
+        """The transforms of some fields, by place or name: their first steps for the engine, as long as it knows them
+        and nothing of Python came before."""
+        if self._batch is not None:
+            raise ConfigError(f"WebDataset.{call}: called after batched", hint=f"call {call} first")
         ops = dict(self._ops)
-        for name, transform in transforms.items():
-            if name != "handler" and transform is not None:
-                ops[name] = ops.get(name, []) + to_ops(transform, f"WebDataset.map_dict({name}=...)")
-        return self._with(_ops=ops, _on_bad=on_bad)
+        tails: dict[Any, Tail] = {}
+        for key, transform in given.items():
+            where = f"WebDataset.{call}{named(key)}"
+            if self._after:
+                tails[key] = in_python(transform, where)
+                continue
+            known, tail = split(transform, where)
+            ops[key] = ops.get(key, []) + known
+            if tail is not None:
+                tails[key] = Tail(tail.steps, "")
+        after = (*self._after, Fields(tails, call)) if tails else self._after
+        return self._with(_ops=ops, _after=after, **changes)
 
     def batched(self, batchsize: int, collation_fn: Any = None, partial: bool = True) -> WebDataset[TD, ND, JD]:
         """Batches of ``batchsize`` samples; ``partial=False`` drops the last one if it is not full."""
@@ -263,10 +282,13 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             problems.add(f"batchsize is {batchsize!r}", "give at least 1")
         if self._batch is not None:
             problems.add("the samples are batched already", "call it once")
-        if collation_fn is not None and getattr(collation_fn, "__name__", "") != "default_collation_fn":
-            problems.add("collation_fn is a Python function", _LATER + "leave it out: arrays are stacked")
+        if collation_fn is not None and not callable(collation_fn):
+            problems.add(
+                f"collation_fn is of type {type(collation_fn).__name__}", "give a function of a list of samples"
+            )
         problems.raise_any()
-        return self._with(_batch=batchsize, _drop=not partial)
+        own = getattr(collation_fn, "__name__", "") != "default_collation_fn"
+        return self._with(_batch=batchsize, _drop=not partial, _collate=collation_fn if own else None)
 
     def cache(self, memory: str | int | None = None, after: str | None = None) -> WebDataset[TD, ND, JD]:
         """Keeps samples in memory, decoded and transformed up to the first random transform (``after="decode"``: only
@@ -274,8 +296,13 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
 
         It can be called anywhere in the chain: order, batches and random transforms are never kept.
         """
+        if self._after:
+            _notice.say(
+                f".cache() after {self._after[-1].call} keeps what the engine makes; functions run in each epoch: "
+                "stoker.pack(dataset, folder) stores what they make"
+            )
         new = super().cache(memory, after)
-        new.__dict__.update(_known=None, _loader=None)
+        new.__dict__.update(_known=None, _loader=None, _whole=None)
         for call, there in (("shuffle", self._shuffle), ("batched", self._batch is not None)):
             if there:
                 _notice.say(f".cache() after .{call}() keeps samples, the same as before it")
@@ -290,7 +317,10 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> WebDataset[TD, ND, JD]:
         """Epochs of ``nsamples`` items on every rank (batches, after ``batched``), cut from an endless stream of whole
         epochs: no sample comes again before all others came. Every batch is full, also at the end of an epoch of the
-        dataset (tail "fill", or "drop")."""
+        dataset (tail "fill", or "drop"). So the length is rounded up to whole batches of the loader, or down with
+        tail "drop", and a notice says so; it is exact for a multiple of the batch size.
+
+        WebDataset counts in every worker: with w workers, its epochs have n * w items on every rank."""
         items = scalar(nbatches if nbatches > 0 else nsamples)
         if not whole(items) or items < 1:
             raise ConfigError(f"WebDataset.with_epoch: the length is {items!r}", hint="give at least 1")
@@ -303,31 +333,62 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             raise ConfigError(f"WebDataset.with_length: the length is {n!r}", hint="give a number of items")
         return self._with(_length=n)
 
-    def map(self, f: Any, handler: Any = None) -> WebDataset[TD, ND, JD]:
-        """Not supported: Python functions cannot run on samples."""
-        raise self._python("map", f, "use map_tuple(transform) or map_dict(jpg=transform)")
+    def map(self, f: Any, handler: Any = None, **keywords: Any) -> WebDataset[Any, Any, Any]:  # type: ignore[override]
+        """Samples become what ``f(sample)`` returns; after ``batched``, batches."""
+        self._check("map", f, keywords, ("num_parallel_calls", "deterministic", "name"))
+        changes = self._handled({"handler": handler})
+        if self._batch is not None:
+            return self._with(_collate=Then(self._collate, [f]), **changes)
+        return self._step(Mapped(f), **changes)
 
-    def select(self, *fields: Any, **keywords: Any) -> WebDataset[Dict, Dict, Dict]:
-        """Samples become dicts of these fields; "jpg;png" takes the first that a sample has.
+    def compose(self, *stages: Any) -> WebDataset[Any, Any, Any]:
+        """Stages of a pipeline, functions of an iterator of samples that give one sample for each."""
+        self._unbatched("compose")
+        for stage in stages:
+            self._check("compose", stage, {}, ())
+        return self._step(*map(Composed, stages))
 
-        WebDataset's ``select(predicate)`` is not supported: Python functions cannot run on samples.
-        """
-        for given in (*fields, *keywords.values()):
-            if callable(given):
-                raise self._python("select", given, "leave it out, and choose in the training loop")
+    def select(self, *fields: Any, **keywords: Any) -> Any:
+        """Samples become dicts of these fields; "jpg;png" takes the first that a sample has. With one function, as in
+        WebDataset: the samples for which it is true, as ``filter``."""
+        if len(fields) == 1 and callable(fields[0]) and not keywords:
+            self._unbatched("select")
+            return self._step(Keep(fields[0], "select"))
+        if callable(predicate := keywords.get("predicate")) and not fields:
+            return self.select(predicate)
         if self._tuple is not None:
             raise ConfigError(
                 "WebDataset.select: the samples are tuples already", hint="call select instead of to_tuple"
             )
+        check_names("WebDataset.select", fields)
         if not fields or keywords or not all(isinstance(name, str) and name for name in fields):
-            raise ConfigError("WebDataset.select: give names of fields", hint="select('jpg;png', 'cls')")
+            raise ConfigError("WebDataset.select: give names of fields, or a function", hint="select('jpg;png', 'cls')")
+        if self._after:
+            return self._step(Pick(list(dict.fromkeys(fields)), "dict", "select"))
         return self._with(_chosen=list(dict.fromkeys(fields)))
 
     def slice(self, *args: int) -> WebDataset[TD, ND, JD]:
-        """Not supported: views of datasets come later."""
-        raise ConfigError(
-            "WebDataset.slice: parts of a dataset are not supported yet", hint="with_epoch(n) shortens epochs"
-        )
+        """Samples by number, as ``itertools.islice``: ``slice(stop)``, or ``slice(start, stop, step)``."""
+        self._unbatched("slice")
+        numbers = tuple(map(scalar, args))
+        if not 1 <= len(numbers) <= 3 or not all(one is None or (whole(one) and one >= 0) for one in numbers):
+            raise ConfigError(
+                f"WebDataset.slice: the numbers are {args!r}", hint="slice(stop), or slice(start, stop, step)"
+            )
+        if self._shuffle:
+            raise ConfigError(
+                "WebDataset.slice after .shuffle() would be the same stored samples in every epoch; in webdataset they "
+                "are others in each",
+                hint=".slice(n).shuffle(...) for the first n; num_samples=n of the loader, or .with_epoch(n), for n "
+                "samples of every epoch's shuffle",
+            )
+        return self._step(View("slice", *numbers))
+
+    def _asking(self, **asked: Any) -> WebDataset[Any, Any, Any]:
+        return self._with(_asked={**self._asked, **asked})
+
+    def _step(self, *steps: Any, **changes: Any) -> WebDataset[Any, Any, Any]:
+        return self._with(_after=(*self._after, *steps), **changes)
 
     def repeat(self, nepochs: int | None = None, nbatches: int | None = None) -> WebDataset[TD, ND, JD]:
         """Not supported: every ``iter()`` is the next epoch."""
@@ -337,22 +398,26 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         )
 
     def unbatched(self) -> WebDataset[TD, ND, JD]:
-        """Not supported: batches need not be taken apart, because the engine shuffles samples."""
-        raise ConfigError("WebDataset.unbatched: batches are made once", hint="call batched(n) with the final size")
-
-    def _python(self, call: str, f: Any, hint: str) -> ConfigError:
-        name = getattr(f, "__qualname__", type(f).__name__)
-        return ConfigError(f"WebDataset.{call}: {name} is a Python function", hint=_LATER + hint)
+        """Samples again: takes ``batched`` back."""
+        if self._batch is None:
+            raise ConfigError("WebDataset.unbatched: the samples are not batched", hint="leave it out")
+        if self._collate is not None:
+            raise ConfigError(
+                "WebDataset.unbatched: after collation_fn or map of batches, batches are not samples any more",
+                hint="leave batched and unbatched out, and call map on samples",
+            )
+        return self._with(_batch=None, _drop=False)
 
     def _unbatched(self, call: str) -> None:
         if self._batch is not None:
             raise ConfigError(f"WebDataset.{call}: called after batched", hint=f"call {call} first")
 
-    def _handled(self, keywords: dict[str, Any]) -> str | None:
+    def _handled(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
         problems = Problems("WebDataset")
-        found = _policy(keywords.get("handler"), problems) or self._on_bad
+        handler = keywords.get("handler")
+        policy = _webwords.policy(handler, problems)
         problems.raise_any()
-        return found
+        return {} if policy is None else {"_on_bad": policy, "_handler": _webwords.called(handler)}
 
     # For the loader.
 
@@ -361,7 +426,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return Recipe(
             dataset,
             self._known,
-            form="dict" if self._tuple is None else "tuple",
+            form="dict" if self._native_tuple is None else "tuple",
             squeeze=self._squeezed(),
             shuffle=self._shuffle,
             seed=self._seed,
@@ -372,16 +437,53 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             epoch_in_batches=self._epoch_in_batches,
         )
 
+    def _collation(self) -> Any:
+        return self._collate or super()._collation()
+
+    def _stepped(self) -> Any:
+        if self._after and self._whole is None:
+            self._whole = self._collated()
+        return self._whole
+
+    _whole: Any = None  # this dataset with its steps of Python; other chains have another one
+
+    def _collated(self) -> Any:
+        from ._steps import Stepped
+
+        shown = Shown({(i if self._native_tuple else name): form for i, name, form in self._forms()})
+        steps = (shown, *self._after, Delivered()) if self._after else (shown,)
+        return Stepped(self._with(_after=(), _collate=None), steps, asked=self._asked)
+
+    def _samples(self) -> int:
+        whole = self._stepped()
+        return super()._samples() if whole is None else int(whole._samples())
+
+    def _forms(self) -> Iterator[tuple[int, str, str]]:
+        """Which fields functions get in another form than the engine gives them."""
+        word = (self._decode or {}).get("", "")
+        for i, field in enumerate(self._fields()):
+            if field["decode"] in ("rgb", "gray") and word:
+                form = after(field.get("transform", []), "pil" if word.startswith("pil") else "tensor")
+                if "layout" in field and not word.startswith("pil"):
+                    form = "numpy"  # whether or not torchvision has been imported
+                if form != "tensor":
+                    yield i, field["name"], form
+            elif field["decode"] == "npy":
+                yield i, field["name"], "numpy"
+
+    def _watched(self, made: Any, settings: Any) -> Any:
+        return made if self._handler is None else Handled(made, self._handler, settings.hands is not None)
+
     def _squeezed(self) -> frozenset[str]:
         """Grey images without a channel axis; known when the fields are."""
         word = (self._decode or {}).get("", "")
-        if not word or not _IMAGES[word][3]:
+        if not word or not _webwords.IMAGES[word][3]:
             return frozenset()
         return frozenset(f["name"] for f in self._known or [] if f["decode"] == "gray")
 
     def _fields(self) -> list[dict[str, Any]]:
         if self._known is None:
-            names = self._tuple or self._chosen or self._all_names()
+            names = self._native_tuple or self._chosen or self._all_names()
             problems = Problems("WebDataset")
             used: dict[str, int] = {}
             fields = []
@@ -409,7 +511,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             probe.close()
         taken = {part for names in self._renamed.values() for part in names.split(";")}
         kept = [name for name in stored if name not in taken and name not in self._renamed] if self._keep else []
-        return [*_KEYS, *kept, *self._renamed]
+        return [*_webwords.KEYS, *kept, *self._renamed]
 
     def _stored(self, name: str) -> str:
         return self._renamed.get(name, name)
@@ -421,7 +523,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         codec, own, layout = codecs[0]
         if any(other != codecs[0] for other in codecs):
             problems.add(f"field {name!r}: {stored} are decoded in different ways", "name fields of one kind")
-        if own == _FLOAT and (late := [op["op"] for op in ops if on_bytes(op["op"])]):
+        if own == _webwords.FLOAT and (late := [op["op"] for op in ops if on_bytes(op["op"])]):
             problems.add(
                 f"field {name!r}: decode() makes floats of images, and {late[0]} works on bytes",
                 "decode('pil') keeps bytes; add ToTensor() after the other transforms",
@@ -435,13 +537,13 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
 
     def _codec(self, stored: str, problems: Problems) -> tuple[str, Ops, str | None]:
         kind = read_as(stored)
-        if stored in _KEYS:
+        if stored in _webwords.KEYS:
             return "text", [], None
         decode = self._decode
         if decode is None or ("only" in decode and stored not in decode["only"].split(";")):
             return "bytes", [], None
         if kind == "image" and decode[""]:
-            codec, ops, layout, _ = _IMAGES[decode[""]]
+            codec, ops, layout, _ = _webwords.IMAGES[decode[""]]
             return codec, ops, layout
         if kind == "pickle":
             problems.add(
@@ -453,7 +555,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
                 f"field {stored!r}: decoding .{suffix(stored)} is not supported yet",
                 "leave the field out with to_tuple, or take its bytes with decode(only=...) and read them yourself",
             )
-        return _CODECS.get(kind, "bytes"), [], None
+        return _webwords.CODECS.get(kind, "bytes"), [], None
 
     # Without a loader.
 
@@ -463,7 +565,10 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             return self._length
         if self._epoch is not None:
             return self._epoch
-        samples = self._look().info().samples
+        samples = self._samples()
+        if (size := self._asked.get("sized")) is not None:
+            batches: int = samples // size if self._asked.get("drop") else -(-samples // size)
+            return batches
         if self._batch is None:
             return samples
         return samples // self._batch if self._drop else -(-samples // self._batch)
@@ -478,72 +583,3 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
 
     def __repr__(self) -> str:
         return f"WebDataset({self.urls!r})"
-
-
-_MOOT = {
-    "empty_check": "a dataset without a sample is always an error",
-    "nodesplitter": "samples are split over ranks one by one, by rank= and world_size=",
-    "workersplitter": "the engine's lanes share the samples of every batch",
-    "detshuffle": "the order is always a function of seed and epoch",
-    "repeat": "every iter() is the next epoch",
-    "cache_dir": "shards are read in place",
-    "url_to_name": "shards are read in place",
-}
-
-
-# WebDataset's words for other data, which need no word here, or have none.
-_OTHERS = {
-    "torch_audio": "leave it out: audio is delivered as bytes",
-    "torch_video": "leave it out: videos are delivered as bytes",
-}
-
-
-def _decoders(word: str) -> str:
-    """What to try instead of an unknown decoder: similar words that decode a picture to the kind it asks for. "pill" is
-    similar to "pil", but grey: none of another kind is suggested."""
-    if word in _OTHERS:
-        return _OTHERS[word]
-    grey = word.rstrip("8").endswith("l") and not word.startswith("pil") or "gr" in word
-    same = [name for name in _IMAGES if (_IMAGES[name][0] == "gray") == grey]
-    near = difflib.get_close_matches(word, same, 1)
-    return f"did you mean {near[0]!r}?" if near else "it can be " + ", ".join(map(repr, _IMAGES))
-
-
-def _shards(urls: Any, problems: Problems) -> str | list[str]:
-    if isinstance(urls, (str, bytes, os.PathLike)):
-        text = _path(urls, "urls", problems)
-        if text.endswith((".yaml", ".yml")):
-            problems.add(f"urls is {text}: mixtures in YAML files are not supported", "give the shards themselves")
-        parts = [_plain(part, problems) for part in text.split("::")]
-        return parts[0] if len(parts) == 1 else parts
-    if isinstance(urls, Sequence) and urls:
-        return [_plain(_path(url, f"urls[{i}]", problems), problems) for i, url in enumerate(urls)]
-    problems.add(f"urls is {urls!r}", "give a path like 'train-{000..099}.tar', or a list of paths")
-    return []
-
-
-def _plain(url: str, problems: Problems) -> str:
-    if url.startswith("pipe:"):
-        command = url.removeprefix("pipe:").strip()
-        path = command.removeprefix("cat ").strip()
-        known = path != command and not any(sign in path for sign in "|;&<>")
-        problems.add(
-            f"{url!r} is a command, and stoker does not run commands: it only reads local files",
-            f"give the path: {path!r}" if known else "copy or mount the data, and give its path",
-        )
-        return url
-    return absolute(url.removeprefix("file:"))
-
-
-def _policy(handler: Callable[..., Any] | str | None, problems: Problems) -> str | None:
-    if handler is None:
-        return None
-    name = handler if isinstance(handler, str) else getattr(handler, "__name__", type(handler).__name__)
-    policies = {"reraise_exception": "fail", "warn_and_continue": "replace", "ignore_and_continue": "replace"}
-    if name not in policies:
-        problems.add(
-            f"handler {name} is a Python function",
-            "use warn_and_continue, ignore_and_continue or reraise_exception, or on_bad= of DataLoader",
-        )
-        return None
-    return policies[name]

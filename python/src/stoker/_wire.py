@@ -2,7 +2,7 @@
 
 A frame is a length (uint32, little endian: the bytes that follow) and that many bytes of JSON, one object with a
 "type". testdata/wire holds golden frames that both languages test. Descriptors are sent with the first byte of the
-frame that names them; the socket's reader queues them in order.
+frame that names them; the socket's reader queues them in order (``receive`` serves the sockets of workers too).
 """
 
 from __future__ import annotations
@@ -12,18 +12,33 @@ import math
 import numbers
 import operator
 import os
+import socket
 import struct
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ._errors import ConfigError, in_words
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_FRAME = 64 << 20
 
 Message = dict[str, Any]
 
+READ_BYTES = 1 << 16
+_MOST = 16  # descriptors that come with one read
+
 _LENGTH = struct.Struct("<I")
+
+
+def receive(sock: socket.socket, flags: int = 0) -> tuple[bytes, Sequence[int]]:
+    """The bytes that have arrived, none at the end, and the descriptors that came with them."""
+    data, extra, _, _ = sock.recvmsg(READ_BYTES, socket.CMSG_SPACE(_MOST * 4), socket.MSG_CMSG_CLOEXEC | flags)
+    found = array("i")
+    for level, kind, body in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(body[: len(body) - len(body) % found.itemsize])
+    return data, found
 
 
 class FrameError(Exception):

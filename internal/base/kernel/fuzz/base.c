@@ -1,5 +1,5 @@
-// Valid files: libjpeg's encoder with random settings, some of its own choice
-// of coefficients and codes.
+// Valid files: libjpeg's encoder with random settings, partly with random
+// coefficients and codes.
 #include "fuzz.h"
 
 #include <jpeglib.h>
@@ -34,8 +34,8 @@ static void draw_picture(rng *r, uint8_t *p, int w, int h, int c, int pattern) {
       }
 }
 
-// code_lengths fits n symbols into codes at random: counts by length, such that
-// what is left always fits and the code of all ones stays free.
+// code_lengths gives n symbols random code lengths, as counts by length, so that the
+// rest always fits and the code of all ones stays free.
 static void code_lengths(rng *r, uint8_t bits[17], int n) {
   int64_t room = 1;
   memset(bits, 0, 17);
@@ -79,8 +79,8 @@ static void copy_table(j_compress_ptr c, JHUFF_TBL **to, const JHUFF_TBL *from) 
   memcpy((*to)->huffval, from->huffval, sizeof from->huffval);
 }
 
-// choose_tables spreads the components over the four tables of either class,
-// which are the standard ones or made up.
+// choose_tables distributes the components over the four tables of either class,
+// which are the standard ones or random.
 static void choose_tables(rng *r, j_compress_ptr c, char *what) {
   const int made = one_in(r, 2);
   for (int i = 0; i < 4; i++) {
@@ -104,7 +104,7 @@ static void choose_quant(rng *r, j_compress_ptr c, char *what) {
   const int wide = one_in(r, 3);
   unsigned table[DCTSIZE2];
   for (int t = 0; t < 2; t++) {
-    const int most = one_in(r, 2) ? 12 : wide ? 8191 : 255;  // the forward transform divides by no more
+    const int most = one_in(r, 2) ? 12 : wide ? 8191 : 255;  // the forward transform divides by at most that
     for (int i = 0; i < DCTSIZE2; i++) table[i] = (unsigned)among(r, 1, most);
     jpeg_add_quant_table(c, t, table, 100, !wide);
   }
@@ -167,8 +167,8 @@ static void app_segments(rng *r, j_compress_ptr c) {
   }
 }
 
-// write_coefficients encodes coefficients that no picture gives: of every size
-// that a baseline code has.
+// write_coefficients encodes coefficients that no picture has, of every size that a
+// baseline code has.
 static void write_coefficients(rng *r, j_compress_ptr c, int w, int h) {
   jvirt_barray_ptr arrays[MAX_COMPONENTS];
   int mh = 1, mv = 1;
@@ -276,7 +276,8 @@ static int try_make(rng *r, bytes *out, char *what) {
   return 1;
 }
 
-// Some settings contradict each other, as too many blocks in an MCU: then others.
+// Some settings contradict each other, such as too many blocks in an MCU: then it
+// draws others.
 void base_make(rng *r, bytes *out, char *what) {
   do what[0] = 0;
   while (!try_make(r, out, what));

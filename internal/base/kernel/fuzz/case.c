@@ -1,5 +1,5 @@
-// One case: a file, a region of it, a place in memory, a target; and what must
-// hold of them.
+// One case: a file, a region of it, a position in memory and a target; and what must
+// hold for them.
 #include "fuzz.h"
 
 #include <stdarg.h>
@@ -8,17 +8,17 @@
 
 enum { AROUND = 64, FILES_EACH = 5, MOST_PIXELS = 1 << 21, TRIES = 8, SLACK = 16 };
 
-// An errand is what the kernel is asked for.
+// An errand is one request to the kernel.
 typedef struct {
   int level;
   int w, h, components;
   int x, y, bw, bh;
-  int gray;                // one channel is wanted
-  int resample, nearest, rw, rh;
-  int draft;               // it may be decoded smaller: held to other targets only
+  int gray;                // one channel is requested
+  int resample, filter, rw, rh;
+  int draft;               // it may be decoded smaller: compared only with other targets
   int anew;                // Huffman tables are not kept from file to file
   int sound;               // the scan must end with its last block
-  int in_low, out_low;     // at the lower guard page, else the upper
+  int in_low, out_low;     // at the lower guard page, otherwise at the upper one
   size_t in_slack, out_slack;
 } errand;
 
@@ -33,8 +33,8 @@ static struct {
   errand e;
 } now;
 
-// After the levels that the processor has come the portable one, and plain, without
-// vectors, which is the first one if the compiler has none.
+// After the levels of the processor come the portable one, and plain, without
+// vectors, which is the first one if the compiler has no vectors.
 extern const stk_samples stk_samples_plain;
 static stk_target plain;
 
@@ -54,13 +54,16 @@ static void write_file(const char *kind) {
   printf("  %s\n", name);
 }
 
+// The filters, numbered as STK_BILINEAR and the others.
+static const char *const filters[] = {" bilinear", " nearest", " bicubic", " nearest-exact"};
+
 static void describe(void) {
   const errand *e = &now.e;
   printf("  again: -seed %llu -case %llu\n  file: %s\n", (unsigned long long)now.seed, (unsigned long long)now.number, now.what);
   printf("  level %d, %dx%d of %d components, box %d,%d %dx%d%s", e->level, e->w, e->h, e->components, e->x, e->y, e->bw, e->bh, e->gray ? ", grey" : "");
   if (e->anew) printf(", tables anew");
   if (e->sound) printf(", sound to its end");
-  if (e->resample) printf(", to %dx%d%s", e->rw, e->rh, e->nearest ? " nearest" : e->draft ? " by a draft" : "");
+  if (e->resample) printf(", to %dx%d%s", e->rw, e->rh, e->draft ? " by a draft" : filters[e->filter]);
   printf("; input %s page %s %zu, output %s page %s %zu\n", e->in_low ? "lower" : "upper", e->in_low ? "+" : "-", e->in_slack,
          e->out_low ? "lower" : "upper", e->out_low ? "+" : "-", e->out_slack);
 }
@@ -72,7 +75,7 @@ void case_died(void) {
   fflush(stdout);
 }
 
-// finding reports; of each kind a few, the rest are counted.
+// finding reports a finding; a few of each kind, the others are counted.
 static void finding(const char *kind, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void finding(const char *kind, const char *fmt, ...) {
   static struct {
@@ -100,7 +103,7 @@ static size_t out_size(const errand *e) {
   return px * (e->gray ? 1 : 3);
 }
 
-// ask writes an errand as the planner of the Go side does.
+// ask writes an errand as the planner in Go does.
 static void ask(stk_job *j, const errand *e) {
   memset(j, 0, sizeof *j);
   const int c = e->components == 1 ? 1 : 3;
@@ -121,7 +124,7 @@ static void ask(stk_job *j, const errand *e) {
   p->bw = p->ww = e->bw;
   p->bh = p->wh = e->bh;
   p->resample = e->resample;
-  p->nearest = e->nearest;
+  p->filter = e->filter;
   p->draft = e->draft;
   if (e->resample) {
     p->rw = p->ww = e->rw;
@@ -132,11 +135,11 @@ static void ask(stk_job *j, const errand *e) {
 static uint8_t *place_out(const errand *e, size_t n) {
   uint8_t *d = guard_place(&out, n + 2 * AROUND, e->out_low, e->out_slack);
   memset(d, 0xa5, n + 2 * AROUND);
-  // The pages begin and end with the output itself where nothing is left free.
+  // The pages begin and end with the output itself, with nothing left free.
   return e->out_low ? d : d + 2 * AROUND;
 }
 
-// around tells whether the bytes around the output are unchanged.
+// around reports whether the bytes around the output are unchanged.
 static int around(const errand *e, const uint8_t *d, size_t n) {
   const uint8_t *p = e->out_low ? d + n : d - 2 * AROUND;
   for (int i = 0; i < 2 * AROUND; i++)
@@ -153,7 +156,7 @@ static int run(const errand *e, stk_lane *l, const uint8_t *jpeg, size_t n, uint
   return code;
 }
 
-// expected is what of the reference the region shows.
+// expected is the part of the reference that the region shows.
 static const uint8_t *expected(const errand *e, const reference *f) {
   static bytes b;
   const size_t n = out_size(e);
@@ -186,17 +189,17 @@ static const uint8_t *expected(const errand *e, const reference *f) {
 
 static int holds(const errand *e, const uint8_t *d) {
   if (second.w != e->w || second.h != e->h || second.rows < e->y + e->bh) return 0;
-  // Of a box that is resampled not all columns need be read.
+  // Not all columns of a resampled box need be read.
   const int bw = e->resample ? 1 : e->bw, bh = e->resample ? 1 : e->bh;
   if (reference_blames(&second, e->x, e->y, e->x + bw, e->y + bh, SLACK)) return 0;
   return !memcmp(d, expected(e, &second), out_size(e));
 }
 
-// agrees gives a second opinion: for a kind that libjpeg decodes for the kernel,
-// libjpeg's fast result; and one on files with restart markers. A decoder that goes
-// straight to the segments that a region needs does not see a marker of another
-// kind in one of the others, which makes libjpeg give up everything after it. So:
-// libjpeg's verdict on the same bytes with such markers turned into data.
+// agrees gets a second opinion: libjpeg's fast result for a kind that libjpeg decodes
+// for the kernel, and for files with restart markers. A decoder that goes straight to
+// the segments of a region does not see a wrong marker in another segment, but
+// libjpeg gives up everything after it. So this asks for libjpeg's verdict on the
+// same bytes with such markers turned into data.
 static int agrees(const errand *e, const uint8_t *d) {
   static bytes b;
   if (now.strict) return 0;
@@ -236,8 +239,8 @@ static void compare(const errand *e, const uint8_t *d) {
           most, first, d[first], want[first], ref.warnings);
 }
 
-// unsound tells whether the kernel passed over more bytes between the last block
-// and the end marker than may be there: each may be a stuffed one.
+// unsound reports whether the kernel skipped more bytes between the last block and
+// the end marker than are allowed; each may be a stuffed one.
 static int unsound(const errand *e) {
   if (!e->sound || ref.multi || ref.after <= 2 * SLACK) return 0;
   const uint8_t *p = now.input.p;
@@ -246,8 +249,8 @@ static int unsound(const errand *e) {
   return 0;
 }
 
-// judge holds a verdict against libjpeg's. Files that readHeader refuses are
-// only run for the sake of memory.
+// judge compares a verdict with libjpeg's. Files that readHeader refuses are run only
+// to check memory.
 static void judge(const errand *e, int code, const uint8_t *d, int damage) {
   const int clean = ref.opened && !ref.warnings && !ref.failed && ref.pix && ref.rows == ref.h && !(e->sound && ref.after);
   if (head.refused) {
@@ -274,7 +277,7 @@ static void judge(const errand *e, int code, const uint8_t *d, int damage) {
   } else if (blame && agrees(e, d)) {
     sum.stray++;
   } else if (blame && e->resample && !reference_blames(&ref, e->x, e->y, e->x + 1, e->y + 1, SLACK)) {
-    sum.unjudged++;  // not all pixels of the box need be those of the result
+    sum.unjudged++;  // the result need not use all pixels of the box
   } else if (blame) {
     finding("missed", "libjpeg: %s", blame);
   } else if (ref.w != e->w || ref.h != e->h || ref.components != e->components) {
@@ -298,7 +301,7 @@ static void time_it(const errand *e, const uint8_t *jpeg, uint8_t *d, uint64_t c
   if ((double)cost > most) finding("slow", "%llu %s, at most %.0f allowed", (unsigned long long)cost, work_unit(), most);
 }
 
-// alike runs the other targets on the same.
+// alike runs the same on the other targets.
 static void alike(const errand *e, int code, const uint8_t *d, const uint8_t *jpeg) {
   static bytes first;
   const size_t n = out_size(e);
@@ -369,11 +372,11 @@ static void choose(rng *r, errand *e) {
   e->gray = one_in(r, 10);
   if (one_in(r, 12)) {
     e->resample = 1;
-    e->nearest = one_in(r, 4);
+    e->filter = one_in(r, 2) ? STK_BILINEAR : (int)below(r, sizeof filters / sizeof *filters);
     e->rw = among(r, 1, 50);
     e->rh = among(r, 1, 50);
     if (e->rw == e->bw && e->rh == e->bh) e->resample = 0;
-    e->draft = e->resample && !e->nearest && one_in(r, 2);
+    e->draft = e->resample && e->filter == STK_BILINEAR && one_in(r, 2);
   }
   e->anew = one_in(r, 8);
   e->sound = one_in(r, 8);
@@ -429,7 +432,7 @@ void case_run(uint64_t number) {
   else sum.unjudged++;
 }
 
-// case_file runs a file whole, and boxes of it, on every target.
+// case_file runs a whole file, and boxes of it, on every target.
 void case_file(const uint8_t *p, size_t n, int boxes) {
   rng r = {1};
   now.input.n = 0;

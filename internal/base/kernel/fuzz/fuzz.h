@@ -1,12 +1,12 @@
 // A differential fuzzer of the JPEG decoder: what its files share.
 //
-// Case number i of a seed is always the same bytes, region, place in memory and
-// target. base.c makes a valid file, mutate.c damages it, reference.c has
-// libjpeg decode all of it, case.c runs the kernel between guard pages and
-// compares. Lanes live for TOGETHER cases, so that what one case leaves behind
-// meets the next, and a replay of a block meets it again.
+// Case number i of a seed is always the same bytes, region, position in memory
+// and target. base.c makes a valid file, mutate.c damages it, reference.c has
+// libjpeg decode all of it, and case.c runs the kernel between guard pages and
+// compares. Lanes live for TOGETHER cases, so that the next case meets what one
+// case left behind, as does a replay of the block.
 //
-// What is promised, and so looked for:
+// These promises are checked:
 //
 //   - no access outside of the input, the output and the lane's own memory
 //     (guard pages, AddressSanitizer), nothing undefined (UBSan);
@@ -39,7 +39,7 @@ static inline uint64_t rnd(rng *r) {
   return z ^ z >> 31;
 }
 
-// below is uniform in [0, n); among in [lo, hi]; one_in true once in n.
+// below is uniform in [0, n); among is uniform in [lo, hi]; one_in is true once in n.
 static inline uint32_t below(rng *r, uint32_t n) { return n ? (uint32_t)((rnd(r) >> 32) * n >> 32) : 0; }
 static inline int among(rng *r, int lo, int hi) { return lo + (int)below(r, (uint32_t)(hi - lo + 1)); }
 static inline int one_in(rng *r, uint32_t n) { return below(r, n) == 0; }
@@ -50,23 +50,23 @@ typedef struct {
 } bytes;
 
 void bytes_put(bytes *b, const void *p, size_t n);
-// bytes_splice replaces n bytes at a place by others, which may be b's own.
+// bytes_splice replaces n bytes at a position by others, which may be b's own.
 void bytes_splice(bytes *b, size_t at, size_t n, const void *by, size_t nby);
 
-// note appends to what a case says about itself.
+// note appends to the description of a case.
 void note(char *what, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// base.c: a valid file, at most 400 pixels a side.
+// base.c: a valid file, at most 400 pixels per side.
 void base_make(rng *r, bytes *out, char *what);
-// base_plain makes a file of a known kind, to measure by.
+// base_plain makes a file of a known kind, as a reference for cost.
 enum { HUFFMAN, PROGRESSIVE, ARITHMETIC, KINDS };
 void base_plain(bytes *out, int side, int noise, int kind);
 
-// mutate.c: changes b and returns whether that may be damage; 0: it shows the
-// same picture in another arrangement of segments.
+// mutate.c: changes b and returns whether that may be damage; 0: it shows the same
+// picture, with segments arranged differently.
 int mutate(rng *r, bytes *b, char *what);
 
-// header.c: what readHeader of header.go finds, for the C relies on it.
+// header.c: the results of readHeader in header.go, on which the C relies.
 typedef struct {
   int w, h, components, restart, progressive, arithmetic;
   int64_t blocks;
@@ -79,7 +79,8 @@ void header_read(header *h, const uint8_t *p, size_t n);
 // reference.c: libjpeg's full decode.
 enum { WARNINGS = 1024, BEFORE = -1 };
 
-// A warning of libjpeg's, of its own codes, when it was at an MCU; n: its number.
+// A warning of libjpeg, with its own code, and the MCU at which it came; n: its
+// number.
 typedef struct {
   int64_t at;
   int code, n;
@@ -103,28 +104,28 @@ typedef struct {
   char failure[256];       // the error's text
 } reference;
 
-// reference_decode decodes with all the care that libjpeg has; hasty: as it does
-// by default.
+// reference_decode decodes as carefully as libjpeg can; hasty: as it does by default.
 void reference_decode(reference *f, const uint8_t *p, size_t n, int hasty);
-// reference_blames gives a text if libjpeg saw damage in what a region needs,
-// else NULL. slack is how many bytes too many a segment may have: up to 8, stuffed
-// ones twice, libjpeg notices or not, by how many it happened to have read ahead.
+// reference_blames returns a text if libjpeg saw damage in what a region needs,
+// otherwise NULL. slack is how many extra bytes a segment may have: up to 8, stuffed
+// ones counted twice. libjpeg notices these or not, depending on how far it happened
+// to read ahead.
 const char *reference_blames(const reference *f, int x0, int y0, int x1, int y1, int slack);
-// reference_extreme tells whether a coefficient, dequantised, is one that no
-// picture of 8 bits has.
+// reference_extreme reports whether a dequantised coefficient is one that no 8-bit
+// picture has.
 int reference_extreme(const uint8_t *p, size_t n);
 
-// rewrite.c: has l rewrite a file of which libjpeg's view is f, and says what is
-// wrong with the result; NULL: nothing.
+// rewrite.c: lets l rewrite a file of which f is libjpeg's result, and returns what
+// is wrong with the new file; NULL: nothing.
 const char *rewrite_check(rng *r, stk_lane *l, const header *h, const reference *f, const uint8_t *p, size_t n);
 
-// price.c: price_set measures by run, which gives the work of decoding b; price_most
-// is how much of it is healthy.
+// price.c: price_set measures with run, which returns the work of decoding b;
+// price_most is the limit for a valid file.
 typedef double price_run(int level, const header *h, const bytes *b);
 void price_set(int level, price_run *run);
 double price_most(int level, const header *h, int multi, size_t n);
 
-// guard.c: memory between pages that may not be touched.
+// guard.c: memory between guard pages.
 typedef struct {
   uint8_t *p;
   size_t n;
@@ -135,8 +136,8 @@ void guard_make(guarded *g, size_t n);
 // low, begin slack bytes after the page below.
 uint8_t *guard_place(guarded *g, size_t n, int low, size_t slack);
 
-// work is a count of what this thread has done: instructions where the system
-// counts them, else nanoseconds.
+// work is the work of this thread so far: instructions if the system counts them,
+// otherwise nanoseconds.
 uint64_t work(void);
 const char *work_unit(void);
 uint64_t allocations(void);  // so far

@@ -60,7 +60,7 @@ uint8_t *guard_place(guarded *g, size_t n, int low, size_t slack) {
   return low ? g->p + slack : g->p + g->n - slack - n;
 }
 
-// The counter belongs to the process that opened it: each opens its own.
+// The counter belongs to the process that opened it, so each process opens its own.
 static int counter(void) {
   static int fd = -2;
   static pid_t of;
@@ -82,7 +82,7 @@ uint64_t work(void) {
 
 const char *work_unit(void) { return counter() >= 0 ? "instructions" : "ns"; }
 
-// The linker leads every call of these here (--wrap), libjpeg's too.
+// The linker redirects every call of these here (--wrap), libjpeg's too.
 static uint64_t allocated;
 
 uint64_t allocations(void) { return allocated; }

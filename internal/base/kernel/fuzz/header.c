@@ -1,5 +1,5 @@
-// readHeader of header.go once more, in C: the kernel decodes nothing that it
-// refuses, and is told what it found.
+// readHeader of header.go again, in C: the kernel decodes nothing that it refuses,
+// and relies on what it found.
 #include "fuzz.h"
 
 #include <string.h>

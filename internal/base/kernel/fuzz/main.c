@@ -6,7 +6,7 @@
 //	jpeg-fuzz -file x.jpg                    a file, and 200 regions of it
 //
 // With -strict, a stray marker or a byte too many counts also where no pixel of
-// the region hangs on it. It ends with 1 if there was a finding, whose input it left in -out.
+// the region depends on it. It ends with 1 if there was a finding, whose input it left in -out.
 #include "fuzz.h"
 
 #include <signal.h>
@@ -91,8 +91,8 @@ static void watch_deaths(void) {
 #endif
 }
 
-// work_on runs every jobs-th block of cases from the id-th. What it has done is
-// where the parent sees it, also if it dies.
+// work_on runs every jobs-th block of cases from the id-th. Its results are in memory
+// that the parent sees, even if it dies.
 static int work_on(const options *o, int id, tally *shown) {
   const double began = seconds();
   case_start(o->out, o->seed, o->verbose, o->strict);

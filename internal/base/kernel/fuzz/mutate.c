@@ -1,10 +1,10 @@
-// Damage that knows where a file's parts are, and rearrangements that are none.
+// Damage aimed at the parts of a file, and rearrangements that do no damage.
 #include "fuzz.h"
 
 #include <string.h>
 
-// A part is a marker segment, or the entropy-coded data between two markers,
-// for which marker is 0. It goes from at for n bytes.
+// A part is a marker segment, or the entropy-coded data between two markers, for
+// which marker is 0. It has n bytes from at on.
 typedef struct {
   size_t at, n;
   int marker;
@@ -28,7 +28,7 @@ static void add(parts *s, size_t at, size_t n, int marker) {
   s->p[s->n++] = (part){at, n, marker};
 }
 
-// split finds the parts; of bytes that are damaged already, whatever it takes for such.
+// split finds the parts; in damaged bytes, whatever looks like parts.
 static void split(parts *s, const bytes *b) {
   s->n = s->ndata = s->nrst = 0;
   s->sof = s->sos = s->eoi = -1;
@@ -57,7 +57,7 @@ static int find(const parts *s, rng *r, int marker) {
   return got;
 }
 
-// in_data is a place within entropy-coded data, or anywhere.
+// in_data is a position in entropy-coded data, or anywhere.
 static size_t in_data(const parts *s, const bytes *b, rng *r) {
   if (s->ndata) {
     const part *p = &s->p[s->data[below(r, (uint32_t)s->ndata)]];
@@ -78,7 +78,7 @@ static uint8_t interesting(rng *r) {
   return one_in(r, 3) ? (uint8_t)rnd(r) : v[below(r, sizeof v)];
 }
 
-// The damage. Each takes the parts as they are and changes b.
+// The damage. Each function gets the current parts and changes b.
 
 static void flip_data(rng *r, bytes *b, parts *s) {
   for (int n = one_in(r, 2) ? 1 : among(r, 1, 8); n > 0; n--) b->p[in_data(s, b, r)] ^= (uint8_t)(1u << below(r, 8));
@@ -105,7 +105,7 @@ static void delete_data(rng *r, bytes *b, parts *s) {
   bytes_splice(b, at, n < b->n - at ? n : b->n - at, NULL, 0);
 }
 
-// copy_data lays some of the data over or between others.
+// copy_data copies some of the data over or between other data.
 static void copy_data(rng *r, bytes *b, parts *s) {
   const size_t from = in_data(s, b, r), to = in_data(s, b, r);
   size_t n = (size_t)among(r, 1, 60);
@@ -167,7 +167,7 @@ static void lie_about_length(rng *r, bytes *b, parts *s) {
   b->p[p->at + 3] = (uint8_t)n;
 }
 
-// bend_table makes a Huffman table hold too many codes, too few, or other ones.
+// bend_table gives a Huffman table too many codes, too few, or different ones.
 static void bend_table(rng *r, bytes *b, parts *s) {
   const int i = find(s, r, 0xc4);
   if (i < 0 || s->p[i].n < 21) return;
@@ -179,7 +179,7 @@ static void bend_table(rng *r, bytes *b, parts *s) {
   case 1:
     t[1 + below(r, 16)] = interesting(r);
     break;
-  case 2: {  // one code more of a length, one less of another: as long as before
+  case 2: {  // one more code of one length, one less of another: the same total length
     uint8_t *from = &t[1 + below(r, 16)], *to = &t[1 + below(r, 16)];
     if (*from) --*from, ++*to;
     break;
@@ -192,7 +192,7 @@ static void bend_table(rng *r, bytes *b, parts *s) {
   }
 }
 
-// bend_symbols gives codes other meanings: long runs, sizes that do not exist.
+// bend_symbols gives codes different meanings: long runs, sizes that do not exist.
 static void bend_symbols(rng *r, bytes *b, parts *s) {
   static const uint8_t v[] = {0x00, 0xf0, 0xf1, 0xfa, 0xe1, 0x10, 0x70, 0x0f, 0xff, 0x0b, 0x0c, 0x1f, 0x10, 0xe0};
   const int i = find(s, r, 0xc4);
@@ -322,9 +322,9 @@ static const way damages[] = {
     {"second picture", second_picture, 1}, {"early end", early_end, 3},      {"fill in data", fill_in_data, 3},
 };
 
-// The rearrangements: the picture stays.
+// The rearrangements: the picture stays the same.
 
-// a_segment is a place where segments may go: between the start and the scan.
+// a_segment is a position where segments may be: between the start and the scan.
 static int a_segment(const parts *s, rng *r) {
   return s->sos >= 2 && s->p[0].marker == 0xd8 ? among(r, 1, s->sos) : -1;
 }
@@ -360,7 +360,8 @@ static void behind_end(rng *r, bytes *b, parts *s) {
   bytes_put(b, junk, (size_t)among(r, 1, sizeof junk));
 }
 
-// table_length is how long the table at t is, in a segment of n bytes from there; 0: broken.
+// table_length is the length of the table at t, in a segment of n bytes from there;
+// 0: broken.
 static size_t table_length(const uint8_t *t, size_t n, int huffman) {
   size_t len = huffman ? 17 : t[0] >> 4 ? 129 : 65;
   if (huffman && n >= 17)
@@ -381,7 +382,7 @@ static void divide(rng *r, bytes *b, parts *s) {
   bytes_splice(b, at + 4 + len, 0, head, 4);
 }
 
-// join makes one of two segments of tables that follow each other.
+// join joins two segments of tables that follow each other.
 static void join(rng *r, bytes *b, parts *s) {
   for (int k = 0, i = 1 + (int)below(r, (uint32_t)s->n); k < s->n; k++, i++) {
     const part *p = &s->p[i % s->n];
@@ -396,7 +397,7 @@ static void join(rng *r, bytes *b, parts *s) {
   }
 }
 
-// redefine puts another table before the one that counts, or the same twice.
+// redefine inserts another table before the valid one, or the same one twice.
 static void redefine(rng *r, bytes *b, parts *s) {
   const int huffman = one_in(r, 2), i = find(s, r, huffman ? 0xc4 : 0xdb);
   if (i < 0) return;
@@ -407,7 +408,8 @@ static void redefine(rng *r, bytes *b, parts *s) {
     if (k % 65) b->p[at + 4 + k] = (uint8_t)(1 + below(r, 255));
 }
 
-// widen writes a quantisation table in 16 bits, and says so in the frame header.
+// widen writes a quantisation table with 16 bits, and declares that in the frame
+// header.
 static void widen(rng *r, bytes *b, parts *s) {
   const int i = find(s, r, 0xdb);
   if (i < 0 || s->p[i].n != 69 || b->p[s->p[i].at + 4] >> 4 || s->sof < 0) return;

@@ -1,5 +1,5 @@
-// What decoding may cost: SLOWER times what a healthy file of as many blocks and
-// bytes does, as three such files of each kind tell.
+// The limit of decoding's cost: SLOWER times that of a valid file with as many blocks
+// and bytes, estimated from three such files of each kind.
 #include "fuzz.h"
 
 enum { LARGE_SIDE = 128, SLOWER = 20 };
@@ -21,7 +21,7 @@ void price_set(int level, price_run *run) {
   header h;
   for (int kind = 0; kind < KINDS; kind++) {
     price *p = &prices[level][kind];
-    if (kind != HUFFMAN && level > 0) {  // libjpeg's, whatever the target
+    if (kind != HUFFMAN && level > 0) {  // libjpeg's, on any target
       *p = prices[0][kind];
       continue;
     }
@@ -30,7 +30,7 @@ void price_set(int level, price_run *run) {
     const double noise = healthy(level, LARGE_SIDE, 1, kind, run, &b, &h), large = (double)b.n;
     p->block = (flat - p->file) / blocks;
     p->byte = (noise - flat) / (large - small);
-    if (kind == ARITHMETIC) p->block = (noise - p->file) / blocks;  // its data never end: what is not there reads as noise
+    if (kind == ARITHMETIC) p->block = (noise - p->file) / blocks;  // its data never end: missing data read as noise
     if (p->block < 0) p->block = 0;
     if (p->byte < 0) p->byte = 0;
   }

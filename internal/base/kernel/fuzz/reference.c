@@ -1,8 +1,8 @@
-// What libjpeg makes of a file: all of its pixels, and of which MCU it was
-// reading when it saw damage.
+// libjpeg's result for a file: all of its pixels, and which MCU it was reading
+// when it saw damage.
 //
-// It is fed a few bytes at a time, so that it never takes its hasty way of
-// reading MCUs: that one notices less, and leaves coefficients of a first try in
+// It gets a few bytes at a time, so that it never uses its fast way of reading
+// MCUs, which notices less, and leaves coefficients of a first attempt in
 // blocks that it then reads again.
 #include "fuzz.h"
 
@@ -72,7 +72,7 @@ static void skip(j_decompress_ptr c, long n) {
   while ((size_t)n > c->src->bytes_in_buffer) {
     n -= (long)c->src->bytes_in_buffer;
     c->src->bytes_in_buffer = 0;
-    if (of(c)->at == of(c)->end) {  // and past the end: nothing comes of it but warnings
+    if (of(c)->at == of(c)->end) {  // and past the end: that only causes warnings
       feed(c);
       return;
     }
@@ -87,7 +87,7 @@ static boolean counted(j_decompress_ptr c, JBLOCKROW *mcu) {
   if (s->mcu == BEFORE) s->mcu = 0;
   const boolean done = s->decode(c, mcu);
   s->mcu++;
-  c->marker->discarded_bytes = 0;  // else they are told of one that comes later
+  c->marker->discarded_bytes = 0;  // otherwise they are reported for a later one
   return done;
 }
 
@@ -124,7 +124,7 @@ static void begin(session *s, reference *f, const uint8_t *p, size_t n, size_t f
   s->c.progress = &s->progress;
 }
 
-// geometry is what an MCU is, and where a pixel's chroma comes from.
+// geometry computes the size of an MCU, and where a pixel's chroma comes from.
 static void geometry(reference *f, const struct jpeg_decompress_struct *c) {
   f->multi = c->progressive_mode || jpeg_has_multiple_scans((j_decompress_ptr)c) || c->comps_in_scan != c->num_components;
   f->mcu_w = c->num_components == 1 ? DCTSIZE : c->max_h_samp_factor * DCTSIZE;
@@ -208,8 +208,9 @@ typedef struct {
   int c0, r0, c1, r1;
 } span;
 
-// A pixel takes chroma from its own sample and, by fancy upsampling, from the
-// one on its side: of an even coordinate the one before, of an odd one the next.
+// A pixel takes chroma from its own sample and, with fancy upsampling, from the
+// neighbour on its side: the one before for an even coordinate, the one after for an
+// odd one.
 static span span_of(const reference *f, int x0, int y0, int x1, int y1) {
   if (f->fancy_h) {
     x0 -= x0 > 0 && x0 % 2 == 0;
@@ -223,7 +224,7 @@ static span span_of(const reference *f, int x0, int y0, int x1, int y1) {
   return (span){x0 / f->mcu_w, y0 / f->mcu_h, (x1 - 1) / f->mcu_w, (y1 - 1) / f->mcu_h};
 }
 
-// needed tells whether a span needs MCU m, or a later one that can only be read
+// needed reports whether a span needs MCU m, or a later one that can only be read
 // through it.
 static int needed(const reference *f, int64_t m, const span *s) {
   if (m == BEFORE || f->multi || !f->cols) return 1;
@@ -237,8 +238,8 @@ static int needed(const reference *f, int64_t m, const span *s) {
   return 0;
 }
 
-// What is between two segments, bytes or another marker, belongs to the one before,
-// and is found by a decoder that reads that segment to its end and continues.
+// Bytes or a marker between two segments belong to the first, and are found by a
+// decoder that reads that segment to its end and continues.
 static int met(const reference *f, const warning *w, const span *s, int slack) {
   const int between = w->code == JWRN_EXTRANEOUS_DATA || w->code == JWRN_MUST_RESYNC;
   if (!between || w->at <= 0 || !f->restart || w->at % f->restart) return needed(f, w->at, s);

@@ -1,10 +1,10 @@
-// Rewriting with restart markers (IndexJPEG): what comes of it is whole, and shows
-// what the file showed.
+// Rewriting with restart markers (IndexJPEG): the result must be valid, and show the
+// same picture as the file.
 #include "fuzz.h"
 
 #include <string.h>
 
-// same tells whether a rewritten file shows what libjpeg sees in the first, without
+// same reports whether a rewritten file shows what libjpeg sees in the first, without
 // damage in either.
 static const char *same(const reference *was, const uint8_t *p, size_t n) {
   static reference is;
@@ -24,7 +24,7 @@ const char *rewrite_check(rng *r, stk_lane *l, const header *h, const reference 
     const char *bad = same(f, w.out, w.nout);
     if (!bad) return NULL;
   }
-  // Several scans are read by libjpeg itself, in haste.
+  // libjpeg reads several scans itself, in its fast way.
   reference_decode(&hasty, p, n, 1);
   if (hasty.failed && !hasty.warnings) return NULL;  // fractional sampling, which libjpeg only reads
   if (!hasty.opened || reference_blames(&hasty, 0, 0, hasty.w, hasty.h, 16) || hasty.rows != hasty.h) return "damage was rewritten";

@@ -105,7 +105,7 @@ func open(x *index.Index) (*Dataset, error) {
 		page: x.Int64s(pageSize)[0],
 	}
 	if err := json.Unmarshal(x.Bytes(columnText), &d.cols); err != nil {
-		return nil, errs.New(errs.Bug, "the columns in the index can not be read").Because(err)
+		return nil, errs.New(errs.Bug, "cannot read the columns in the index").Because(err)
 	}
 	d.places, d.heads, d.values = number(d.cols)
 	return d, nil

@@ -67,7 +67,7 @@ func build(ctx context.Context, src source.Source, path string, b *index.Builder
 	}
 	text, err := json.Marshal(f.cols)
 	if err != nil {
-		return errs.New(errs.Bug, "the columns can not be written").Because(err)
+		return errs.New(errs.Bug, "cannot write the columns").Because(err)
 	}
 	b.Meta.Samples = f.samples
 	for _, c := range f.cols {
@@ -101,7 +101,7 @@ func (f *builder) read() error {
 	}
 	var wrong string
 	if f.header, wrong = parseHeader(b, f.obj.Size); wrong != "" {
-		return f.wrong(0, -1, "the file can not be read: %s", wrong)
+		return f.wrong(0, -1, "cannot read the file: %s", wrong)
 	}
 	if f.version != version {
 		return errs.New(errs.Unsupported, "the file is of version %d; version %d can be read", f.version, version).
@@ -128,7 +128,7 @@ func (f *builder) readFields() error {
 			p = &problem{what: fmt.Sprintf("there are two fields called %q; FFCV cuts names to %d bytes", c.Name, nameLen), hint: "write the file again with other names"}
 		}
 		if p != nil {
-			e := f.wrong(at, -1, "the file can not be read: %s", p.what)
+			e := f.wrong(at, -1, "cannot read the file: %s", p.what)
 			if p.unsupported {
 				e.Code = errs.Unsupported
 			}
@@ -143,7 +143,7 @@ func (f *builder) readFields() error {
 	number(f.cols)
 	f.rows = headerLen + int64(f.fields)*fieldLen
 	if f.samples > (f.header.allocs-f.rows)/int64(f.row) {
-		return f.wrong(8, -1, "the file can not be read: %d samples of %d bytes do not fit into %d", f.samples, f.row, f.header.allocs-f.rows)
+		return f.wrong(8, -1, "cannot read the file: %d samples of %d bytes do not fit into %d", f.samples, f.row, f.header.allocs-f.rows)
 	}
 	if f.samples == 0 {
 		return errs.New(errs.Empty, "there is no sample in %s", f.obj.Name).At(errs.Where{Shard: f.obj.Name})
@@ -244,7 +244,7 @@ func (f *builder) add(id int64, row []byte) error {
 		case blob, text:
 			n := binary.LittleEndian.Uint64(v[8:])
 			if n > uint64(f.page) {
-				return f.wrong(at, id, "%q has %d bytes, and a page %d", c.Name, n, f.page)
+				return f.wrong(at, id, "%q has %d bytes, but a page %d", c.Name, n, f.page)
 			}
 			if err := f.place(id, c, at, binary.LittleEndian.Uint64(v), int64(n)); err != nil {
 				return err
@@ -271,11 +271,11 @@ func (f *builder) place(id int64, c *column, at int64, off uint64, want int64) e
 	}
 	switch {
 	case !found:
-		return f.wrong(at, id, "%q should lie at byte %d, and nothing was allocated there", c.Name, off)
+		return f.wrong(at, id, "%q should begin at byte %d, but nothing was allocated there", c.Name, off)
 	case f.allocs[i].sample != id || f.used[i]:
-		return f.wrong(at, id, "%q should lie at byte %d, where a value of sample %d lies", c.Name, off, f.allocs[i].sample)
+		return f.wrong(at, id, "%q should begin at byte %d, where a value of sample %d is stored", c.Name, off, f.allocs[i].sample)
 	case want >= 0 && f.allocs[i].size != want:
-		return f.wrong(at, id, "%q should have %d bytes, and %d were allocated for it at byte %d", c.Name, want, f.allocs[i].size, off)
+		return f.wrong(at, id, "%q should have %d bytes, but %d were allocated for it at byte %d", c.Name, want, f.allocs[i].size, off)
 	}
 	f.used[i] = true
 	f.off, f.size = append(f.off, f.allocs[i].off), append(f.size, f.allocs[i].size)

@@ -53,11 +53,11 @@ func parseHeader(b []byte, size int64) (h header, wrong string) {
 	case size < 0:
 		return h, ""
 	case allocs == 0:
-		return h, "it was not written to its end: the place of its allocations is not there"
+		return h, "it was not written to its end: the offset of its allocations is missing"
 	case allocs > uint64(size) || h.allocs < headerLen+int64(h.fields)*fieldLen:
-		return h, fmt.Sprintf("its allocations should lie at byte %d of %d", allocs, size)
+		return h, fmt.Sprintf("its allocations should begin at byte %d of %d", allocs, size)
 	case (size-h.allocs)%allocLen != 0:
-		return h, fmt.Sprintf("its allocations take %d bytes, and each has %d", size-h.allocs, allocLen)
+		return h, fmt.Sprintf("its allocations take %d bytes, but each has %d", size-h.allocs, allocLen)
 	}
 	return h, ""
 }
@@ -171,11 +171,11 @@ func parseField(b []byte) (column, *problem) {
 		return c, &problem{what: "a field has no name"}
 	case c.Kind == custom:
 		return c, &problem{
-			what: fmt.Sprintf("the field %q is of a class of its writer's own, whose layout the file does not tell", c.Name), unsupported: true,
+			what: fmt.Sprintf("the field %q is of a custom class, whose layout the file does not describe", c.Name), unsupported: true,
 			hint: "write the field as a BytesField or an NDArrayField",
 		}
 	case c.Kind.String() == "":
-		return c, &problem{what: fmt.Sprintf("the field %q has the type %d, which there is not", c.Name, c.Kind)}
+		return c, &problem{what: fmt.Sprintf("the field %q has the unknown type %d", c.Name, c.Kind)}
 	case c.Kind == float:
 		c.DType, c.Shape = mem.Float64, []int{}
 	case c.Kind == whole:
@@ -213,7 +213,7 @@ func (c *column) parseArray(args []byte) string {
 	for i := range last {
 		dim := binary.LittleEndian.Uint64(args[8*i:])
 		if dim > math.MaxInt32 || dim > 0 && elems > math.MaxInt32/int64(dim) {
-			return "has a shape that can not be: its arrays would be larger than a page"
+			return "has a shape that is impossible: its arrays would be larger than a page"
 		}
 		elems *= int64(dim)
 		c.Shape = append(c.Shape, int(dim))

@@ -39,8 +39,8 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 	return format.Type{DType: c.DType, Shape: mem.Shape(c.Shape)}, true
 }
 
-// place is where column k of sample id is stored; false: it is a number.
-func (d *Dataset) place(id int64, k int) (off, size int64, ok bool) {
+// locate is where column k of sample id is stored; false: it is a number.
+func (d *Dataset) locate(id int64, k int) (off, size int64, ok bool) {
 	c := &d.cols[k]
 	if c.number() {
 		return 0, 0, false
@@ -75,7 +75,7 @@ func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []form
 	}
 	have := len(dst)
 	for k := range d.cols {
-		off, size, ok := d.place(id, k)
+		off, size, ok := d.locate(id, k)
 		if !ok || size == 0 || !d.wants(fields, k) {
 			continue
 		}
@@ -102,7 +102,7 @@ func (d *Dataset) Size(id int64, field string) int64 {
 		return -1
 	}
 	c := &d.cols[k]
-	_, size, ok := d.place(id, k)
+	_, size, ok := d.locate(id, k)
 	switch {
 	case !ok:
 		return 8
@@ -136,7 +136,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 			continue
 		}
 		var data []byte
-		off, size, ok := d.place(id, k)
+		off, size, ok := d.locate(id, k)
 		if ok && size > 0 {
 			if at < 0 || !last.takes(off) {
 				at, last = at+1, run{off: off}
@@ -171,7 +171,7 @@ func (d *Dataset) field(id int64, k int, data []byte) (format.Field, error) {
 		i := 8 * (id*int64(d.values) + int64(c.Value))
 		return format.Field{Name: c.Name, Data: d.value[i : i+8 : i+8], File: -1}, nil
 	}
-	off, _, _ := d.place(id, k)
+	off, _, _ := d.locate(id, k)
 	f := format.Field{Name: c.Name, Data: data, Off: off}
 	if data == nil {
 		f.Data = []byte{}
@@ -201,12 +201,12 @@ func (d *Dataset) missing(id int64, field string) error {
 			return e.Try("did you mean %q?", near)
 		}
 	}
-	return e.Try("ask for one of the fields there are; a;b takes the first of several that is there")
+	return e.Try("ask for one of these fields; a;b takes the first that is there")
 }
 
 func (d *Dataset) refusal(k int, at errs.Where) error {
 	c := &d.cols[k]
-	return errs.New(errs.Unsupported, "the field %q can not be read: %s", c.Name, c.Why).At(at).
+	return errs.New(errs.Unsupported, "cannot read the field %q: %s", c.Name, c.Why).At(at).
 		Try("write it as a little-endian array of numbers, or as a BytesField")
 }
 

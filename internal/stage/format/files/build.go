@@ -48,7 +48,7 @@ func buildList(ctx context.Context, src source.Source, paths []string, opt Optio
 		at := source.Dir(l.paths[f])
 		dir := path.Base(at)
 		if dir == "." || dir == "/" || strings.HasSuffix(at, "://") {
-			return errs.New(errs.Config, "%q is in no folder that could be its class", l.paths[f]).
+			return errs.New(errs.Config, "%q is not in a folder that could be its class", l.paths[f]).
 				At(errs.Where{File: l.paths[f], Sample: errs.Known(int64(i))}).Try("leave label out, or put the files in one folder per class")
 		}
 		folders = append(folders, dir)
@@ -155,7 +155,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	}
 	l := newList()
 	for row := range t.rows {
-		p, err := t.place(t.cols[paths], row, root, opt.Root != "")
+		p, err := t.resolve(t.cols[paths], row, root, opt.Root != "")
 		if err != nil {
 			return err
 		}
@@ -187,9 +187,9 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 // anything is the root that takes every path, and names of every scheme.
 const anything = "/"
 
-// place is the file that a row names. A path that leaves the root is refused:
+// resolve returns the file that a row names. A path that leaves the root is refused:
 // a manifest is only data.
-func (t *table) place(c *cells, row int, root string, given bool) (string, error) {
+func (t *table) resolve(c *cells, row int, root string, given bool) (string, error) {
 	p := string(c.text.At(row))
 	if k := c.kinds[row]; k == cellNull || k == cellEmpty {
 		return "", t.fail(errs.MissingField, -1, "%s has no path in column %q", t.row(row), c.name).Try("give every row a path, or remove the row")
@@ -264,6 +264,7 @@ func (t *table) write(b *index.Builder, opt Options, paths int, taken ...string)
 	}
 	var names index.Texts
 	var types []int32
+	var odd []int64
 	at, from := -1, -1
 	for i, c := range t.cols {
 		if slices.Contains(taken, c.name) {
@@ -277,6 +278,9 @@ func (t *table) write(b *index.Builder, opt Options, paths int, taken ...string)
 			from = len(types)
 		}
 		names.AppendString(c.name)
+		if i != label {
+			odd = t.addOdd(odd, len(types), c, dtype)
+		}
 		c.write(len(types), dtype, b)
 		types = append(types, int32(dtype))
 		b.Meta.Fields = append(b.Meta.Fields, c.name)
@@ -284,6 +288,9 @@ func (t *table) write(b *index.Builder, opt Options, paths int, taken ...string)
 	b.Strings(columnName, &names, index.Identity)
 	b.Int32s(columnType, types, index.Identity)
 	b.Int32s(pathOf, []int32{int32(from)}, index.Aside)
+	if odd != nil {
+		b.Int64s(columnOdd, odd, index.Aside)
+	}
 	writeLabels(b, at, ids, classes)
 	return nil
 }

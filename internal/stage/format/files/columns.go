@@ -77,11 +77,8 @@ func (c *cells) addTyped(t mem.DType, p []byte) {
 	case mem.Int64:
 		whole(int64(le.Uint64(p)))
 	case mem.Uint64:
-		if v := le.Uint64(p); v <= math.MaxInt64 {
-			whole(int64(v))
-		} else {
-			float(float64(v))
-		}
+		v := strconv.FormatUint(le.Uint64(p), 10)
+		c.add(v, size(v))
 	case mem.Float32:
 		float(float64(math.Float32frombits(le.Uint32(p))))
 	case mem.Float64:
@@ -92,26 +89,44 @@ func (c *cells) addTyped(t mem.DType, p []byte) {
 }
 
 // dtype is the type of a column as a field. An empty cell of CSV is nothing among
-// numbers, and an empty text among texts.
+// numbers, and an empty text among texts. A column of whole numbers that has some that
+// no integer type has beside the others is text, as in pandas: as float64 they would be
+// other numbers, and most often they are names.
 func (c *cells) dtype() mem.DType {
-	switch has := c.has(); {
+	has := c.has()
+	whole := has[cellInt] || has[cellUint] || has[cellHuge]
+	switch {
 	case has[cellText]:
 		return mem.Object
-	case has[cellBool] && (has[cellInt] || has[cellFloat]):
+	case has[cellBool] && (whole || has[cellFloat]):
 		return mem.Object
 	case has[cellBool]:
 		return mem.Bool
 	case has[cellFloat]:
 		return mem.Float64
-	case has[cellInt]:
+	case has[cellHuge], has[cellUint] && c.negative() >= 0:
+		return mem.Object
+	case has[cellUint]:
+		return mem.Uint64
+	case whole:
 		return mem.Int64
 	}
 	return mem.Object
 }
 
+// negative is the first row with a whole number below zero; -1: there is none.
+func (c *cells) negative() int {
+	for row, k := range c.kinds {
+		if k == cellInt && c.text.At(row)[0] == '-' {
+			return row
+		}
+	}
+	return -1
+}
+
 // empty says whether a cell is nothing in a column of that type.
 func empty(kind byte, t mem.DType) bool {
-	return kind == cellNull || kind == cellEmpty && t != mem.Object
+	return kind == cellNull || (kind == cellEmpty || kind == cellMissing) && t != mem.Object
 }
 
 // write adds column i of the index.
@@ -141,9 +156,11 @@ func (c *cells) write(i int, t mem.DType, b *index.Builder) {
 		case mem.Int64:
 			n, _ := strconv.ParseInt(v, 10, 64) // its kind says that it is one
 			out = binary.LittleEndian.AppendUint64(out, uint64(n))
+		case mem.Uint64:
+			n, _ := strconv.ParseUint(v, 10, 64)
+			out = binary.LittleEndian.AppendUint64(out, n)
 		default:
-			f, _ := strconv.ParseFloat(v, 64)
-			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(f))
+			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(float(v)))
 		}
 	}
 	b.Bytes(fmt.Sprintf(columnNumber, i), out, index.Identity)
@@ -153,11 +170,14 @@ func (c *cells) write(i int, t mem.DType, b *index.Builder) {
 // sorted values, which are names. ids is nil if the numbers are not classes: fractions,
 // or below zero.
 func (t *table) labels(c *cells) (ids []int64, names []string, err error) {
-	first := byte(cellNull)
+	first, dtype := byte(cellNull), c.dtype()
 	classes := true
 	for row, k := range c.kinds {
+		if k == cellMissing && !empty(k, dtype) {
+			k = cellText
+		}
 		switch {
-		case k == cellNull || k == cellEmpty:
+		case k == cellNull || k == cellEmpty || k == cellMissing:
 			return nil, nil, t.fail(errs.MissingField, -1, "%s has no label in column %q", t.row(row), c.name).
 				Try("give every row a label, or have none: label=None in Python, label: %q in a Spec", None)
 		case first == cellNull:
@@ -221,4 +241,50 @@ func writeLabels(b *index.Builder, column int, ids []int64, names []string) {
 		}
 		b.Strings(index.ClassName, &texts, index.Identity)
 	}
+}
+
+// unclassed is the column that labels are taken from if its numbers are not classes; -1: there is none. want is
+// Options.Label.
+func (d *Dataset) unclassed(want string) int {
+	if d.class != nil || want == None {
+		return -1
+	}
+	usual := []string{want}
+	if want == "" {
+		usual = LabelColumns()
+	}
+	for _, name := range usual {
+		for i := range d.cols {
+			if d.cols[i].name == name {
+				if t := d.cols[i].dtype; t == mem.Int64 || t == mem.Float64 {
+					return i
+				}
+				return -1
+			}
+		}
+	}
+	return -1
+}
+
+// Notes says that labels are not classes: a loss for classes refuses them, or ignores some.
+func (d *Dataset) Notes() []string {
+	if d.plain < 0 {
+		return nil
+	}
+	c := &d.cols[d.plain]
+	told := fmt.Sprintf("the labels (column %q) are %s numbers, not classes: ", c.name, c.dtype)
+	classes := true // but for the decimal points
+	for id := range d.x.Len() {
+		n := binary.LittleEndian.Uint64(c.value(id))
+		if c.dtype == mem.Float64 {
+			f := math.Float64frombits(n)
+			classes = classes && f >= 0 && f == math.Trunc(f)
+		} else if n > math.MaxInt32 {
+			return []string{told + fmt.Sprintf("there is %d, and classes are whole numbers from 0 to %d", int64(n), math.MaxInt32)}
+		}
+	}
+	if classes {
+		return []string{told + "they are written with a decimal point; for a loss over classes, write labels.long() in the loop"}
+	}
+	return []string{told + "there are fractions; for a loss of float32, write labels.float() in the loop"}
 }

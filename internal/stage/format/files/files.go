@@ -5,8 +5,9 @@
 //
 // Manifests and tables are CSV (or TSV), JSONL or Parquet. Their columns are read once,
 // into the index: only the files themselves are read later. A column whose cells are
-// all whole numbers is int64, one of numbers float64, anything else text; a number that
-// is written with leading zeros stays text, because it is a name.
+// all whole numbers is int64, or uint64 if it needs that, one of numbers float64,
+// anything else text; a number that is written with leading zeros stays text, because it
+// is a name. Words of a CSV file are numbers, or missing values, as in pandas.
 //
 // The label column numbers the classes: whole numbers from 0 on as they are, or texts,
 // whose sorted values are the classes.
@@ -30,9 +31,9 @@ import (
 
 // The fields that are not columns of a manifest.
 const (
-	Image = "image"   // the file
-	Label = "label"   // the number of its class; also the name by which a label column called otherwise is found
-	Key   = "__key__" // the path below the root
+	Image = "image"    // the file
+	Label = "label"    // the number of its class; also the name by which a label column called otherwise is found
+	Key   = format.Key // the path below the root
 )
 
 // What Options.Label may be beside the name of a column.
@@ -57,8 +58,10 @@ type Options struct {
 	Progress index.Progress // of indexing; may be nil
 }
 
+// text identifies an index. The number of "columns" is raised when cells get other types,
+// so that older indexes are not used.
 func (o Options) text(kind string) string {
-	b, _ := json.Marshal(map[string]any{"kind": kind, "path": jsontext.Name(o.Path), "label": jsontext.Name(o.Label), "root": jsontext.Name(o.Root)})
+	b, _ := json.Marshal(map[string]any{"kind": kind, "columns": 2, "path": jsontext.Name(o.Path), "label": jsontext.Name(o.Label), "root": jsontext.Name(o.Root)})
 	return string(b)
 }
 
@@ -77,6 +80,7 @@ type Dataset struct {
 	class []int64 // nil: no label
 	label int     // the column whose values the classes are; -1: none
 	path  int     // the column whose values the paths are; -1: none
+	plain int     // the column that was taken for the labels, if its numbers are not classes; -1: none
 	cols  []column
 }
 
@@ -94,7 +98,7 @@ func Open(ctx context.Context, src source.Source, paths []string, opt Options) (
 	case len(paths) == 0:
 		return nil, errs.New(errs.Config, "the list of files is empty").Try("give files, or a pattern such as data/*/*.jpg")
 	case opt.Label != "" && opt.Label != None && opt.Label != Folder:
-		return nil, errs.New(errs.Config, "the label of files is %q", opt.Label).Try("%q takes the folder that each lies in; a column of labels needs a manifest", Folder)
+		return nil, errs.New(errs.Config, "the label of files is %q", opt.Label).Try("%q takes the name of each file's folder; a column of labels needs a manifest", Folder)
 	}
 	paths, err := format.Absolute(paths)
 	if err != nil {
@@ -164,7 +168,9 @@ func load(ctx context.Context, src source.Source, opt Options, plan format.Plan)
 	if err != nil {
 		return nil, err
 	}
-	return open(x), nil
+	d := open(x)
+	d.plain = d.unclassed(opt.Label)
+	return d, nil
 }
 
 // Index is format.Stored's.
@@ -218,8 +224,11 @@ func (d *Dataset) named(name string) int {
 			return i
 		}
 	}
-	if name == Label && d.class != nil {
+	switch {
+	case name == Label && d.class != nil:
 		return isLabel
+	case name == Label && d.plain >= 0:
+		return d.plain
 	}
 	return isMissing
 }
@@ -337,7 +346,7 @@ func (d *Dataset) field(id int64, name string, what int, raw [][]byte) (format.F
 	case isImage:
 		f := int(d.file[id])
 		if len(raw) != 1 || int64(len(raw[0])) != d.sizes[f] {
-			return format.Field{}, errs.New(errs.Bug, "the bytes handed in are not those of a file of %d bytes", d.sizes[f]).At(d.where(id))
+			return format.Field{}, errs.New(errs.Bug, "the bytes passed in are not those of a file of %d bytes", d.sizes[f]).At(d.where(id))
 		}
 		return format.Field{Name: Image, Data: raw[0], File: f}, nil
 	case isKey:
@@ -377,7 +386,7 @@ func (d *Dataset) missing(id int64, field string) error {
 			return e.Try("did you mean %q?", near)
 		}
 	}
-	return e.Try("take one of those; a;b takes the first of several that is there")
+	return e.Try("take one of those; a;b takes the first that is there")
 }
 
 // Check says whether samples have these fields, before the first one is read.
@@ -392,14 +401,17 @@ func (d *Dataset) Check(fields []string) error {
 	return nil
 }
 
-// Format describes the format of files that are a sample each.
+// Format describes the format in which each file is a sample.
 func Format() format.Format {
-	return format.Format{Name: "files", Sniff: isPicture, Single: true, Files: true, ByName: true, Python: "files"}
+	return format.Format{
+		Name: "files", Sniff: isPicture, Single: true, Loose: true, Files: true, ByName: true, Python: "files",
+		Words: "pictures without class folders", Names: format.Names{Key: Key},
+	}
 }
 
-// TableFormat describes the format of tables, a row a sample.
+// TableFormat describes the format of tables, in which each row is a sample.
 func TableFormat() format.Format {
-	return format.Format{Name: "table", Sniff: Sniff, Single: true, Files: true, Python: "Table"}
+	return format.Format{Name: "table", Sniff: Sniff, Single: true, Rows: format.RowsName, Python: "Table"}
 }
 
 // isPicture says whether a file is a picture by its name.

@@ -83,6 +83,8 @@ func show(t testing.TB, d format.Stored, src source.Source, id int64, fields ...
 			}
 		case typ.DType == mem.Int64:
 			v = fmt.Sprint(int64(binary.LittleEndian.Uint64(f.Data)))
+		case typ.DType == mem.Uint64:
+			v = fmt.Sprint(binary.LittleEndian.Uint64(f.Data))
 		case typ.DType == mem.Float64:
 			v = fmt.Sprint(math.Float64frombits(binary.LittleEndian.Uint64(f.Data)))
 		case typ.DType == mem.Bool:

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -54,14 +53,14 @@ func read(ctx context.Context, src source.Source, obj source.Info) (*table, erro
 	case "parquet":
 		err = t.readParquet(ctx, src, obj)
 	default:
-		return nil, t.fail(errs.Config, -1, "%q is no table by its name", path.Base(obj.Name)).
+		return nil, t.fail(errs.Config, -1, "%q does not have the name of a table", path.Base(obj.Name)).
 			Try("manifests and tables end in .csv, .tsv, .jsonl or .parquet")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if t.rows == 0 {
-		return nil, t.fail(errs.Empty, -1, "the table has no row").Try("the first line of a CSV file has the names of the columns, and each line behind it is a sample")
+		return nil, t.fail(errs.Empty, -1, "the table has no row").Try("the first line of a CSV file has the names of the columns, and each line after it is a sample")
 	}
 	return t, nil
 }
@@ -192,7 +191,7 @@ func (t *table) csvError(err error, at int64, columns int) error {
 		return t.fail(errs.Damaged, at, "line %d has another number of cells than the first, which has %d", p.StartLine, columns).
 			Try("cells that hold commas need quotes around them")
 	}
-	return t.fail(errs.Damaged, at, "line %d is no CSV: %v", p.Line, p.Err).Try("cells that hold quotes need quotes around them and each quote doubled")
+	return t.fail(errs.Damaged, at, "line %d is not valid CSV: %v", p.Line, p.Err).Try("cells that hold quotes need quotes around them and each quote doubled")
 }
 
 // readJSONL reads one JSON object a line.
@@ -238,9 +237,8 @@ func (t *table) readJSONL(f *feed) error {
 // in a key; in a text it stays, as bytes that are not UTF-8: who asks for text is
 // told.
 func (t *table) object(text []byte) error {
-	if !json.Valid(text) {
-		var all json.RawMessage
-		return json.Unmarshal(text, &all) // which says where
+	if err := jsontext.Valid(text); err != nil {
+		return err
 	}
 	if text[0] != '{' {
 		return errors.New("it does not begin with {")
@@ -277,8 +275,8 @@ func (c *cells) addJSON(raw []byte) error {
 		c.add(string(raw), cellText)
 	default:
 		kind := byte(cellFloat)
-		if _, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
-			kind = cellInt
+		if !bytes.ContainsAny(raw, ".eENI") {
+			kind = size(string(raw))
 		} else if _, err := strconv.ParseFloat(string(raw), 64); err != nil {
 			return fmt.Errorf("the number %s is too large", raw)
 		}

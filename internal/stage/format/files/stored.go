@@ -21,6 +21,7 @@ const (
 	columnName    = "column.name"    // strings
 	columnType    = "column.type"    // int32: mem.DType of each column
 	manifestStamp = "manifest.stamp" // int64: size and time of the manifest
+	columnOdd     = "column.odd"     // int64: cells that make columns of numbers text; see oddSize
 	// Of column i: "column.i.text" strings or "column.i.number" bytes, and
 	// "column.i.null" bytes, one a sample, where there are any.
 	columnText, columnNumber, columnNull = "column.%d.text", "column.%d.number", "column.%d.null"
@@ -51,7 +52,7 @@ func number(v *int64) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), 8
 // open sees an index as a dataset.
 func open(x *index.Index) *Dataset {
 	d := &Dataset{
-		x: x, label: -1, path: -1, sizes: x.Int64s(index.FileSize), keys: x.Strings(index.FileName),
+		x: x, label: -1, path: -1, plain: -1, sizes: x.Int64s(index.FileSize), keys: x.Strings(index.FileName),
 		file: x.Int32s(sampleFile), class: x.Int64s(labelValue),
 	}
 	if at := x.Int32s(labelOf); len(at) == 1 {
@@ -98,7 +99,7 @@ func (d *Dataset) valid() bool {
 			if int64(c.text.Len()) != n {
 				return false
 			}
-		case mem.Int64, mem.Float64, mem.Bool:
+		case mem.Int64, mem.Uint64, mem.Float64, mem.Bool:
 			if int64(len(c.raw)) != n*int64(c.dtype.Size()) {
 				return false
 			}
@@ -106,7 +107,7 @@ func (d *Dataset) valid() bool {
 			return false
 		}
 	}
-	return true
+	return d.validOdd()
 }
 
 // current says whether the manifest is the one that was indexed.

@@ -1,7 +1,9 @@
 package files
 
 import (
+	"math"
 	"strconv"
+	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/index"
@@ -9,12 +11,16 @@ import (
 
 // What a cell holds, by its own looks.
 const (
-	cellNull  = iota
-	cellText  // anything else
-	cellEmpty // of a CSV file, which has no other way to say nothing
+	cellNull    = iota
+	cellText    // anything else
+	cellEmpty   // of a CSV file, which has no other way to say nothing
+	cellMissing // of a CSV file, a word such as NA: a missing value among numbers, a text among texts
 	cellInt
+	cellUint // a whole number from 2^63 to 2^64-1
+	cellHuge // a whole number that fits neither int64 nor uint64
 	cellFloat
 	cellBool
+	cellKinds // how many there are
 )
 
 const (
@@ -93,8 +99,8 @@ func (t *table) fail(code errs.Code, off int64, format string, a ...any) *errs.E
 	return errs.New(code, format, a...).At(errs.Where{File: t.path, Offset: errs.Known(off)})
 }
 
-// looks is what a cell of a CSV file looks like. A number with zeros in front, or
-// of more digits than an int64 has, is a name.
+// looks is what a cell of a CSV file looks like. A number with leading zeros is a name.
+// Words are numbers or missing values if they are for pandas.read_csv.
 func looks(s string) byte {
 	if s == "" {
 		return cellEmpty
@@ -110,20 +116,14 @@ func looks(s string) byte {
 		case c == 'e' || c == 'E' || c == '-' || c == '+':
 			other++
 		default:
-			if s == "nan" || s == "NaN" {
-				return cellFloat
-			}
-			return cellText
+			return word(s)
 		}
 	}
-	if digits == 0 {
+	switch {
+	case digits == 0:
 		return cellText
-	}
-	if dots == 0 && other == 0 {
-		if n, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(n, 10) == s {
-			return cellInt
-		}
-		return cellText
+	case dots == 0 && other == 0:
+		return whole(s)
 	}
 	if _, err := strconv.ParseFloat(s, 64); err != nil {
 		return cellText
@@ -131,8 +131,53 @@ func looks(s string) byte {
 	return cellFloat
 }
 
+// whole is the kind of a cell of digits, perhaps after a minus sign.
+func whole(s string) byte {
+	if digits := strings.TrimPrefix(s, "-"); len(digits) > 1 && digits[0] == '0' {
+		return cellText
+	}
+	return size(s)
+}
+
+// size is the kind of a whole number, by the smallest type that holds it.
+func size(s string) byte {
+	if _, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return cellInt
+	}
+	if _, err := strconv.ParseUint(s, 10, 64); err == nil {
+		return cellUint
+	}
+	return cellHuge
+}
+
+// word is the kind of a cell with a character that no decimal number has.
+func word(s string) byte {
+	switch s {
+	case "NA", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A", "#NA", "null", "NULL", "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN":
+		return cellMissing
+	case "nan", "NaN", "-nan", "-NaN":
+		return cellFloat
+	}
+	if s[0] == '+' || s[0] == '-' {
+		s = s[1:]
+	}
+	if strings.EqualFold(s, "inf") || strings.EqualFold(s, "infinity") {
+		return cellFloat
+	}
+	return cellText
+}
+
+// float is the value of a number, of any kind; one that is too large is infinite.
+func float(s string) float64 {
+	if strings.HasSuffix(strings.ToLower(s), "nan") {
+		return math.NaN() // strconv does not accept a sign before it
+	}
+	f, _ := strconv.ParseFloat(s, 64) // s has the kind of a number
+	return f
+}
+
 // has is which kinds of cells a column has.
-func (c *cells) has() (kinds [6]bool) {
+func (c *cells) has() (kinds [cellKinds]bool) {
 	for _, k := range c.kinds {
 		kinds[k] = true
 	}

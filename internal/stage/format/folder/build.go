@@ -82,7 +82,7 @@ func complaint(root string, top *dir, samples int, empty, ext []string, allowEmp
 	switch {
 	case len(top.subs) == 0 && top.loose > 0:
 		return errs.New(errs.Empty, "%q has no class folder", root).At(at).
-			Try("%s directly in it: put them in one folder per class, such as %s/cat/1.jpg", count(top.loose, "image lies", "images lie"), root)
+			Try("%s directly in it: put them in one folder per class, such as %s/cat/1.jpg", count(top.loose, "image is", "images are"), root)
 	case len(top.subs) == 0:
 		return errs.New(errs.Empty, "%q has no class folder", root).At(at).
 			Try("a dataset of this kind is a folder with one folder of images per class, such as %s/cat/1.jpg", root)

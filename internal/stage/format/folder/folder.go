@@ -35,9 +35,9 @@ func Extensions() []string {
 
 // The fields of a sample.
 const (
-	Image = "image"   // the file
-	Label = "label"   // the number of its class
-	Key   = "__key__" // its path below the root
+	Image = "image"    // the file
+	Label = "label"    // the number of its class
+	Key   = format.Key // its path below the root
 )
 
 // Options of a folder; the zero value is ImageFolder's behaviour.
@@ -217,7 +217,7 @@ func (d *Dataset) wrong(id int64, raw [][]byte) error {
 	if len(raw) == 1 {
 		n = len(raw[0])
 	}
-	return errs.New(errs.Bug, "%d extents (%d bytes) were handed in for a file of %d bytes", len(raw), n, d.sizes[id]).At(d.where(id))
+	return errs.New(errs.Bug, "%d extents (%d bytes) were passed in for a file of %d bytes", len(raw), n, d.sizes[id]).At(d.where(id))
 }
 
 // Check says whether samples have these fields, before the first one is read.
@@ -235,7 +235,10 @@ func (d *Dataset) Check(fields []string) error {
 
 // Format describes the format.
 func Format() format.Format {
-	return format.Format{Name: "folder", Root: true, Files: true, ByName: true, Python: "ImageFolder"}
+	return format.Format{
+		Name: "folder", Root: true, Files: true, ByName: true, Python: "ImageFolder",
+		Words: "a folder with one folder of pictures per class", Names: format.Names{Key: Key},
+	}
 }
 
 // Decode is how a field's bytes are decoded.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,8 +168,8 @@ func TestErrorsTeach(t *testing.T) {
 		{"a file", "x.jpg", "x.jpg", errs.Config, "is a file", "class folders"},
 		{"a shard", "x.tar", "x.tar", errs.Config, "is a file", "WebDataset"},
 		{"nothing", "", "", errs.Empty, "has no class folder", "one folder of images per class"},
-		{"loose", "1.jpg 2.jpg", "", errs.Empty, "has no class folder", "2 images lie directly in it: put them in one folder per class"},
-		{"one loose", "1.jpg", "", errs.Empty, "has no class folder", "1 image lies directly"},
+		{"loose", "1.jpg 2.jpg", "", errs.Empty, "has no class folder", "2 images are directly in it: put them in one folder per class"},
+		{"one loose", "1.jpg", "", errs.Empty, "has no class folder", "1 image is directly"},
 		{"no image", "a/1.txt b/", "", errs.Empty, "there is no image below", "2 class folders were looked through; files count that end in .jpg"},
 		{"empty class", "a/1.jpg b/ c/x.txt", "", errs.Empty, "2 classes without an image: b, c", "allow_empty"},
 		{"below a file", "a/1.jpg", "a/1.jpg/x", errs.NotFound, "there is no dataset at", "1.jpg"},
@@ -299,16 +300,16 @@ func TestStaleness(t *testing.T) {
 // counting counts the questions about files that no read needs.
 type counting struct {
 	source.Source
-	stats, lists *int
+	stats, lists *atomic.Int64
 }
 
 func (c counting) Stat(ctx context.Context, name string) (source.Info, error) {
-	*c.stats++
+	c.stats.Add(1)
 	return c.Source.Stat(ctx, name)
 }
 
 func (c counting) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
-	*c.lists++
+	c.lists.Add(1)
 	return c.Source.List(ctx, prefix)
 }
 
@@ -317,11 +318,11 @@ func (c counting) List(ctx context.Context, prefix string) iter.Seq2[source.Info
 func TestFileRewritten(t *testing.T) {
 	s := newSetting(t, "a/1.jpg", "a/2.jpg", "b/3.jpg", "b/4.jpg", "b/5.jpg")
 	s.open(t)
-	stats, lists := 0, 0
+	var stats, lists atomic.Int64
 	s.src = counting{s.src, &stats, &lists}
 	d := s.open(t)
-	if stats != 3 || lists != 0 {
-		t.Errorf("opening 5 files in 2 folders asked for %d objects and listed %d folders", stats, lists)
+	if stats.Load() != 3 || lists.Load() != 0 {
+		t.Errorf("opening 5 files in 2 folders asked for %d objects and listed %d folders", stats.Load(), lists.Load())
 	}
 	path := s.root + "/a/2.jpg"
 	old, err := os.ReadFile(path)

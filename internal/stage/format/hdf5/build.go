@@ -305,7 +305,7 @@ func (bd *builder) unread(d *tree.Dataset, l *layout) (why, hint string, err err
 		switch f.ID {
 		case tree.Deflate, tree.LZF, tree.Fletcher, tree.Shuffle:
 		default:
-			return fmt.Sprintf("its chunks are packed by %s (filter %d)", name(f), f.ID),
+			return fmt.Sprintf("its chunks are compressed with %s (filter %d)", name(f), f.ID),
 				"write it with gzip or lzf: h5repack -f NAME:GZIP=4 OLD NEW, where the filter is installed", nil
 		}
 		if ambiguous(d.Filters[:i+1], 0, sized(d.Filters[:i+1], 0, 0)) {
@@ -324,5 +324,5 @@ func name(f tree.Filter) string {
 
 // broken is the error of bytes that could not be unpacked.
 func broken(err error, at errs.Where) error {
-	return errs.New(errs.Damaged, "a chunk can not be unpacked").At(at).Because(err).Try("fetch or write the file again; stoker verify says what else of it is damaged")
+	return errs.New(errs.Damaged, "cannot decompress a chunk").At(at).Because(err).Try("fetch or write the file again; stoker verify says what else of it is damaged")
 }

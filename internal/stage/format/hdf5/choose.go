@@ -129,7 +129,7 @@ func (c *chooser) lookup(name string) (*tree.Dataset, error) {
 		return nil, errs.New(errs.Unsupported, "%q is a link to another file, %s", name, c.items[i].Target).
 			At(errs.Where{Shard: c.file}).Try("give the file that it leads to")
 	case c.items[i].Dataset == nil:
-		return nil, c.fail("name a dataset; those there are: "+c.shown(), "%q is no dataset", name)
+		return nil, c.fail("name one of the datasets: "+c.shown(), "%q is not a dataset", name)
 	}
 	return c.items[i].Dataset, nil
 }
@@ -208,7 +208,7 @@ func (c *chooser) missing(name, path string) error {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	if path != name && c.group == "" {
-		return c.fail(hint, "there is no %q, to which %q leads", path, name)
+		return c.fail(hint, "%q does not exist; %q leads to it", path, name)
 	}
 	return c.fail(hint, "there is no dataset %q", name)
 }
@@ -383,7 +383,7 @@ func (c *chooser) rows(found []candidate) (int64, error) {
 			lengths = append(lengths, f.rows)
 		}
 	}
-	const choose = "name those that are the fields of samples: columns=[...], or the group they are in: group=..."
+	const choose = "name the datasets that are the fields of samples: columns=[...], or the group that holds them: group=..."
 	switch {
 	case len(lengths) == 1:
 		return lengths[0], nil

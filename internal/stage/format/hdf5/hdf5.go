@@ -206,7 +206,7 @@ func (d *Dataset) Notes() []string {
 	if more := d.left.Count - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return []string{"left out of the fields: " + strings.Join(names, ", ") + "; columns=[...] names those that are wanted, and stoker inspect shows all"}
+	return []string{"left out of the fields: " + strings.Join(names, ", ") + "; columns=[...] names the ones to load, and stoker inspect shows all"}
 }
 
 // Left are the datasets of the file that are not fields; only the first ones if there
@@ -250,8 +250,8 @@ func (d *Dataset) Type(name string) (format.Type, bool) {
 	return format.Type{DType: mem.Object}, true
 }
 
-// place is the file of a sample, and its row there.
-func (d *Dataset) place(id int64) (file int, row int64) {
+// locate is the file of a sample, and its row there.
+func (d *Dataset) locate(id int64) (file int, row int64) {
 	file = sort.Search(len(d.files), func(i int) bool { return d.first[i+1] > id })
 	return file, id - d.first[file]
 }
@@ -262,6 +262,47 @@ func Format() format.Format {
 }
 
 // Objects is everything that is in the dataset's first file: all have the same.
-func (d *Dataset) Objects(ctx context.Context, src source.Source) ([]tree.Item, error) {
-	return List(ctx, src, string(d.x.AppendPath(0, nil)))
+func (d *Dataset) Objects(ctx context.Context, src source.Source) ([]format.Object, error) {
+	items, err := List(ctx, src, string(d.x.AppendPath(0, nil)))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]format.Object, len(items))
+	for i := range items {
+		out[i] = object(&items[i])
+	}
+	return out, nil
+}
+
+func object(item *tree.Item) format.Object {
+	o := format.Object{Path: "/" + item.Path, Kind: "type"}
+	switch d := item.Dataset; {
+	case item.Group:
+		o.Kind = "group"
+	case d != nil:
+		o.Kind, o.Type, o.Shape, o.Chunk = "dataset", d.Type.Name, d.Dims, d.Layout.Chunk
+		if o.Unreadable = d.Why; o.Unreadable == "" {
+			o.Unreadable = d.Type.Why
+		}
+		for _, f := range d.Filters {
+			o.Filters = append(o.Filters, f.Name)
+		}
+	case item.Target != "":
+		o.Kind, o.Target = "link", item.Target
+	}
+	switch d := item.Dataset; {
+	case item.Err != nil:
+		if o.Unreadable = errs.From(item.Err).Error(); o.Kind == "type" {
+			o.Kind = "object"
+		}
+	case d != nil && d.Err != nil:
+		o.Unreadable = errs.From(d.Err).Error()
+	}
+	if item.Again {
+		o.Target = "/" + item.Same
+	}
+	for _, a := range item.Attributes {
+		o.Attributes = append(o.Attributes, format.Attribute(a))
+	}
+	return o
 }

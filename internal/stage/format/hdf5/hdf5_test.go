@@ -164,7 +164,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// Files of the same datasets are one dataset, however each of them is packed.
+// Files of the same datasets are one dataset, however each of them is compressed.
 func TestShards(t *testing.T) {
 	src := source.NewFile()
 	defer src.Close()
@@ -236,9 +236,9 @@ func TestColumns(t *testing.T) {
 		{"groups", hdf5.Options{Columns: []string{"soft", "train/relative"}}, "soft,train/relative", "", "", ""},
 		{"groups", hdf5.Options{Group: "val", Columns: []string{"x"}}, "x", "", "", ""},
 		{"groups", hdf5.Options{}, "", errs.Config, "as many datasets of 8 rows (again, val/y) as of 20 (train/x, train/y)", "columns=[...]"},
-		{"groups", hdf5.Options{Columns: []string{"dangling"}}, "", errs.Config, `no "nowhere", to which "dangling" leads`, "the datasets are again, many/000"},
+		{"groups", hdf5.Options{Columns: []string{"dangling"}}, "", errs.Config, `"nowhere" does not exist; "dangling" leads to it`, "the datasets are again, many/000"},
 		{"groups", hdf5.Options{Columns: []string{"outside"}}, "", errs.Unsupported, "a link to another file, other.h5:/x", "give the file"},
-		{"groups", hdf5.Options{Columns: []string{"train"}}, "", errs.Config, `"train" is no dataset`, "those there are"},
+		{"groups", hdf5.Options{Columns: []string{"train"}}, "", errs.Config, `"train" is not a dataset`, "name one of the datasets"},
 		{"groups", hdf5.Options{Columns: []string{"train/x", "val/y"}}, "", errs.Config, `"val/y" has 8 rows, and "train/x" 20`, "a row for every sample"},
 		{"groups", hdf5.Options{Columns: []string{"many/003"}}, "", errs.Config, "it is a single value", "one dimension or more"},
 		{"groups", hdf5.Options{Group: "many"}, "", errs.Config, `no dataset with rows in "/many"`, "stoker inspect"},
@@ -251,7 +251,7 @@ func TestColumns(t *testing.T) {
 		{"groups", hdf5.Options{Group: "val"}, "x,y", "", "", ""}, // x is listed as "again" first
 		{"groups", hdf5.Options{Group: "val/loop/train"}, "x,y", "", "", ""},
 		{"groups", hdf5.Options{Columns: []string{"val/x", "val/loop/val/loop/val/y"}}, "val/x,val/loop/val/loop/val/y", "", "", ""},
-		{"groups", hdf5.Options{Columns: []string{"val/loop/val/z"}}, "", errs.Config, `no "val/z", to which "val/loop/val/z" leads`, "datasets are again"},
+		{"groups", hdf5.Options{Columns: []string{"val/loop/val/z"}}, "", errs.Config, `"val/z" does not exist; "val/loop/val/z" leads to it`, "datasets are again"},
 		{"groups", hdf5.Options{Columns: []string{"again", "val/x"}}, "", errs.Config, `"again" and "val/x" are two names of one dataset`, "once"},
 		{"mixed", hdf5.Options{}, "a,b,more/images", "", "", ""},
 		{"mixed", hdf5.Options{Columns: []string{"empty"}}, "", errs.Empty, "no row", "first dimension of 0"},
@@ -261,9 +261,9 @@ func TestColumns(t *testing.T) {
 		{"mixed", hdf5.Options{Group: "linked"}, "b,images", "", "", ""},
 		{"mixed", hdf5.Options{Columns: []string{"linked/images", "linked/b"}}, "linked/images,linked/b", "", "", ""},
 		{"tables", hdf5.Options{}, "", errs.Unsupported, `can be read: "t1" (it is a compound of 2 members, and compound types are not read), "t2" (`, "columns=[...]"},
-		{"refused", hdf5.Options{Columns: []string{"scaleoffset"}}, "", errs.Unsupported, "packed by scaleoffset (filter 6)", "h5repack"},
-		{"refused", hdf5.Options{Columns: []string{"zstd"}}, "", errs.Unsupported, "packed by zstd (filter 32015)", "h5repack"},
-		{"refused", hdf5.Options{Columns: []string{"external"}}, "", errs.Unsupported, "its data lies in other files", "copy it into one"},
+		{"refused", hdf5.Options{Columns: []string{"scaleoffset"}}, "", errs.Unsupported, "compressed with scaleoffset (filter 6)", "h5repack"},
+		{"refused", hdf5.Options{Columns: []string{"zstd"}}, "", errs.Unsupported, "compressed with zstd (filter 32015)", "h5repack"},
+		{"refused", hdf5.Options{Columns: []string{"external"}}, "", errs.Unsupported, "its data is in other files", "copy it into one"},
 		{"refused", hdf5.Options{Columns: []string{"virtual"}}, "", errs.Unsupported, "virtual dataset", "give the files"},
 		{"refused", hdf5.Options{Columns: []string{"references"}}, "", errs.Unsupported, "references are not read", "columns=[...]"},
 		{"refused", hdf5.Options{Columns: []string{"strings2d"}}, "", errs.Unsupported, "a row has [2] of type string", "one string a row"},
@@ -352,7 +352,7 @@ func TestLeftOutIsNamed(t *testing.T) {
 	for name, want := range map[string]string{
 		"mixed": `left out of the fields: "boxes" (it is a compound of 2 members, and compound types are not read), ` +
 			`"object" (it is a reference, and references are not read), "empty" (it has no rows), "mean" (3 rows instead of 12), ` +
-			`"version" (a single value); columns=[...] names those that are wanted, and stoker inspect shows all`,
+			`"version" (a single value); columns=[...] names the ones to load, and stoker inspect shows all`,
 		"plain":   `left out of the fields: "mean" (4 rows instead of 24), "version" (a single value); `,
 		"latest":  `"outside" (a link to another file, other.h5:/x), "many/000" (a single value), `,
 		"filters": "",

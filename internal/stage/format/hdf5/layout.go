@@ -99,8 +99,8 @@ func (l *layout) even() bool {
 	return slices.Equal(l.Chunk[1:], l.Dims[1:])
 }
 
-// packed says whether a chunk with this mask has to be unpacked.
-func (l *layout) packed(mask int32) bool {
+// compressed says whether a chunk with this mask has to be unpacked.
+func (l *layout) compressed(mask int32) bool {
 	for i := range l.Filters {
 		if uint32(mask)>>i&1 == 0 {
 			return true
@@ -158,7 +158,7 @@ func (l *layout) fits(size int64, mask int32) error {
 		return fmt.Errorf("it has %d bytes, and should have %d", size, known[len(known)-1])
 	}
 	if n > most {
-		return fmt.Errorf("its %d bytes can not become %d", size, n)
+		return fmt.Errorf("its %d bytes cannot decompress to %d", size, n)
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func (d *Dataset) checkFiles(sizes []int64) error {
 			}
 		}
 		if s, ok := disjoint(spans); !ok {
-			return fmt.Errorf("what lies at %d, of %d bytes, lies in something else", s.off, s.size)
+			return fmt.Errorf("the bytes at %d, %d of them, overlap other data", s.off, s.size)
 		}
 	}
 	return nil
@@ -307,7 +307,7 @@ func (d *Dataset) checkChunks(l *layout, size int64, spans []span) ([]span, erro
 		if err := l.fits(stored, d.chunkMask[i]); err != nil {
 			return nil, fmt.Errorf("chunk %d, at %d: %w", i-l.First, off, err)
 		}
-		if known := sized(l.Filters, d.chunkMask[i], 0); l.packed(d.chunkMask[i]) && ambiguous(l.Filters, d.chunkMask[i], known) {
+		if known := sized(l.Filters, d.chunkMask[i], 0); l.compressed(d.chunkMask[i]) && ambiguous(l.Filters, d.chunkMask[i], known) {
 			return nil, fmt.Errorf("chunk %d was compressed twice", i-l.First)
 		}
 		spans = append(spans, span{off, stored})

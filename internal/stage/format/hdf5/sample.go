@@ -38,12 +38,12 @@ func (d *Dataset) wants(fields []string, i int) bool {
 
 // Extents is format.Stored's: of every wanted field in the order of the dataset, a
 // row that is stored in the file unchanged, the part of each chunk that is the row's,
-// or each packed chunk that the row goes through.
+// or each compressed chunk that the row goes through.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(d.x.Len()) {
 		return dst
 	}
-	no, row := d.place(id)
+	no, row := d.locate(id)
 	for i := range d.fields {
 		if d.wants(fields, i) {
 			dst = d.extents(no, i, row, dst)
@@ -80,7 +80,7 @@ func (d *Dataset) extents(no, i int, row int64, dst []format.Extent) []format.Ex
 func (d *Dataset) chunk(l *layout, c, row int64) (off, n int64) {
 	at := l.First + c
 	off, n = d.chunkOff[at], d.chunkSize[at]
-	if off >= 0 && !l.packed(d.chunkMask[at]) {
+	if off >= 0 && !l.compressed(d.chunkMask[at]) {
 		n = l.part()
 		off += row % l.Chunk[0] * n
 	}
@@ -94,7 +94,7 @@ func (d *Dataset) Size(id int64, name string) int64 {
 	if i < 0 {
 		return -1
 	}
-	no, row := d.place(id)
+	no, row := d.locate(id)
 	l := &d.files[no].Layouts[i]
 	switch d.fields[i].Class {
 	case tree.Number, tree.Opaque:
@@ -124,7 +124,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 		}
 		s.Fields = append(s.Fields, format.Field{Name: d.fields[i].Name, File: -1})
 	}
-	no, row := d.place(id)
+	no, row := d.locate(id)
 	for i := range d.fields {
 		if !d.wants(fields, i) {
 			continue
@@ -199,7 +199,7 @@ func (d *Dataset) gather(l *layout, row int64, f *format.Field, take func(int64)
 	c := row / l.Chunk[0] * across
 	if across == 1 && l.even() {
 		f.Data, f.Off, ok, err = d.part(l, c, row, take)
-		if f.Unpacked = f.Off < 0 || l.packed(d.chunkMask[l.First+c]); f.Off < 0 {
+		if f.Unpacked = f.Off < 0 || l.compressed(d.chunkMask[l.First+c]); f.Off < 0 {
 			f.Data, f.Off = s.Room(int(l.row())), 0
 			l.fill(f.Data)
 		}
@@ -229,7 +229,7 @@ func (d *Dataset) gather(l *layout, row int64, f *format.Field, take func(int64)
 	return true, nil
 }
 
-// part is a row of chunk c, and where it, or the packed chunk, is stored; -1:
+// part is a row of chunk c, and where it, or the compressed chunk, is stored; -1:
 // nowhere.
 func (d *Dataset) part(l *layout, c, row int64, take func(int64) ([]byte, bool)) (p []byte, off int64, ok bool, err error) {
 	off, n := d.chunk(l, c, row)
@@ -240,7 +240,7 @@ func (d *Dataset) part(l *layout, c, row int64, take func(int64) ([]byte, bool))
 		return nil, off, false, nil
 	}
 	at := l.First + c
-	if !l.packed(d.chunkMask[at]) {
+	if !l.compressed(d.chunkMask[at]) {
 		return p, off, true, nil
 	}
 	block, err := d.blocks.Get(at, func() ([]byte, error) {
@@ -317,7 +317,7 @@ func (d *Dataset) names() []string {
 }
 
 func (d *Dataset) missing(id int64, field string) error {
-	no, _ := d.place(id)
+	no, _ := d.locate(id)
 	have := d.names()
 	for _, l := range d.left.Shown {
 		if format.First(field, func(name string) int {
@@ -343,7 +343,7 @@ func (d *Dataset) missing(id int64, field string) error {
 			return e.Try("did you mean %q?", near)
 		}
 	}
-	return e.Try("ask for one of the fields there are, or open the file with other columns; a;b takes the first of several that is there")
+	return e.Try("ask for one of these fields, or open the file with other columns; a;b takes the first that is there")
 }
 
 // Check says, before the first sample is read, whether samples have these

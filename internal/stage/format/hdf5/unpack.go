@@ -76,7 +76,7 @@ func (u *unpacker) inflate(raw []byte, n int64) ([]byte, error) {
 	return out[:n:n], nil
 }
 
-var errLZF = errors.New("what LZF compressed is damaged")
+var errLZF = errors.New("the LZF data is damaged")
 
 // unlzf unpacks Marc Lehmann's LZF: a byte below 32 is followed by one more literal
 // than its value; another one is the length of a match, less 2, in its upper three

@@ -81,7 +81,7 @@ func TestUnpack(t *testing.T) {
 		data := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 0, 0, 1, 2, 255}), 1, 900).Draw(t, "data")
 		var filters []tree.Filter
 		var mask int32
-		packed := data
+		stored := data
 		compressed := false
 		for i := range rapid.IntRange(0, 4).Draw(t, "filters") {
 			f := tree.Filter{ID: rapid.SampledFrom([]int{tree.Shuffle, tree.Fletcher, tree.Deflate, tree.LZF}).Draw(t, "filter")}
@@ -100,31 +100,31 @@ func TestUnpack(t *testing.T) {
 			compressed = compressed || isLong
 			switch f.ID {
 			case tree.Shuffle:
-				packed = shuffled(packed, int(f.Values[0]))
+				stored = shuffled(stored, int(f.Values[0]))
 			case tree.Fletcher:
-				packed = summed(packed)
+				stored = summed(stored)
 			case tree.Deflate:
 				var b bytes.Buffer
 				w := zlib.NewWriter(&b)
-				_, _ = w.Write(packed)
+				_, _ = w.Write(stored)
 				_ = w.Close()
-				packed = b.Bytes()
+				stored = b.Bytes()
 			case tree.LZF:
-				packed = packLZF(t, packed)
+				stored = packLZF(t, stored)
 			}
 			_ = i
 		}
-		before := bytes.Clone(packed)
-		got, err := u.unpack(filters, mask, packed, int64(len(data)))
+		before := bytes.Clone(stored)
+		got, err := u.unpack(filters, mask, stored, int64(len(data)))
 		if err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("%v: %x (%v), want %x", filters, got, err, data)
 		}
-		if !bytes.Equal(before, packed) || len(got) > 0 && &got[0] == &packed[0] {
+		if !bytes.Equal(before, stored) || len(got) > 0 && &got[0] == &stored[0] {
 			t.Fatal("what was read was written to, or is given out")
 		}
 		l := layout{Chunk: []int64{int64(len(data))}, Elem: 1, Filters: filters}
-		if err := l.fits(int64(len(packed)), mask); err != nil {
-			t.Fatalf("%v: %d bytes of %d: %v", filters, len(packed), len(data), err)
+		if err := l.fits(int64(len(stored)), mask); err != nil {
+			t.Fatalf("%v: %d bytes of %d: %v", filters, len(stored), len(data), err)
 		}
 	})
 }

@@ -13,7 +13,6 @@ package lines
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"path"
 	"slices"
@@ -108,8 +107,8 @@ func (d *Dataset) Classes() []string { return d.x.Classes() }
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
 
-// place is the file of a sample, and where in it the sample begins.
-func (d *Dataset) place(id int64) (file int, off int64) {
+// locate is the file of a sample, and where in it the sample begins.
+func (d *Dataset) locate(id int64) (file int, off int64) {
 	file, exact := slices.BinarySearch(d.first, id)
 	if !exact {
 		file--
@@ -134,7 +133,7 @@ func (d *Dataset) Extents(id int64, _ []string, dst []format.Extent) []format.Ex
 	if uint64(id) >= uint64(len(d.size)) {
 		return dst
 	}
-	file, off := d.place(id)
+	file, off := d.locate(id)
 	return append(dst, format.Extent{File: file, Off: off, Len: int64(d.size[id]), Whole: !d.jsonl[file]})
 }
 
@@ -147,7 +146,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 		return errs.New(errs.Bug, "there is no sample %d of these bytes, the dataset has %d", id, len(d.size))
 	}
 	s.Begin(id)
-	file, off := d.place(id)
+	file, off := d.locate(id)
 	if !d.jsonl[file] {
 		return d.text(id, file, fields, raw[0], s)
 	}
@@ -176,14 +175,13 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 
 // object says why a line is not one.
 func object(line []byte) error {
-	if json.Valid(line) {
-		if bytes.TrimSpace(line)[0] != '{' {
-			return errors.New("it does not begin with {")
-		}
-		return nil
+	if err := jsontext.Valid(line); err != nil {
+		return err
 	}
-	var all json.RawMessage
-	return json.Unmarshal(line, &all) // which says where
+	if bytes.TrimSpace(line)[0] != '{' {
+		return errors.New("it does not begin with {")
+	}
+	return nil
 }
 
 // text gives the fields of a text file.
@@ -256,7 +254,7 @@ func (d *Dataset) missing(id int64, wanted string, line []byte, f *format.Field)
 	if near := errs.Nearest(wanted, have); near != "" {
 		return e.Try("did you mean %q?", near)
 	}
-	return e.Try("ask for one of the keys there are, or %q for the line itself", JSON)
+	return e.Try("ask for one of these keys, or %q for the line itself", JSON)
 }
 
 func (d *Dataset) where(id int64, file int, off int64) errs.Where {
@@ -267,13 +265,14 @@ func (d *Dataset) where(id int64, file int, off int64) errs.Where {
 func Format() format.Format {
 	return format.Format{
 		Name: "lines", Named: true, Sniff: func(name string, _ []byte) bool { return Sniff(name) }, List: listed, ByName: true, Python: "LinesDataset",
+		Names: format.Names{Text: Text},
 		Open: func(ctx context.Context, o format.Opening) (format.Dataset, error) {
 			return Open(ctx, o.Source, o.Paths, Options{Progress: o.Progress})
 		},
 	}
 }
 
-// listed is List, of a folder that should hold some.
+// listed is List, with an error if the folder has no such files.
 func listed(ctx context.Context, src source.Source, dir string) ([]string, error) {
 	paths, err := List(ctx, src, dir)
 	if err == nil && len(paths) == 0 {

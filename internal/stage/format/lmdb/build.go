@@ -61,7 +61,7 @@ func build(ctx context.Context, src source.Source, paths []string, opt Options, 
 	}
 	if len(c.off) == 0 {
 		return errs.New(errs.Empty, "there is no sample in %s", paths[0]).At(errs.Where{Shard: paths[0]}).
-			Try("every key is a sample but for those like __len__, of which there are %d", c.skipped)
+			Try("every key is a sample except those like __len__, of which there are %d", c.skipped)
 	}
 	t, err := judge(ctx, src, objs, &c, opt.Values)
 	if err != nil {
@@ -114,7 +114,7 @@ func (w *walker) gather(opt Options, file int32, c *columns) (keyLen int64, err 
 	case err != nil || !only || len(names) == 0:
 		return keyLen, err
 	case len(names) > 1:
-		return 0, errs.New(errs.Config, "the environment has %d named databases, and one has to be chosen: %s", len(names), strings.Join(names, ", ")).
+		return 0, errs.New(errs.Config, "the environment has %d named databases; choose one: %s", len(names), strings.Join(names, ", ")).
 			At(w.at(-1)).Try("pass database=%q", names[0])
 	}
 	c.skipped = skipped
@@ -186,7 +186,7 @@ func (c *columns) disjoint(w *walker, from int) error {
 	for i := 1; i < len(order); i++ {
 		a, b := order[i-1], order[i]
 		if c.off[b] < c.off[a]+c.size[a] || c.off[b] == c.off[a] {
-			return w.damaged(c.off[b], "the values of %q and %q lie in each other", c.keys.At(a), c.keys.At(b))
+			return w.damaged(c.off[b], "the values of %q and %q overlap", c.keys.At(a), c.keys.At(b))
 		}
 	}
 	return nil

@@ -63,44 +63,44 @@ func TestDamage(t *testing.T) {
 		what string
 		off  func(b []byte) int // nil: anywhere
 	}{
-		{"no bytes", func([]byte) []byte { return nil }, errs.Damaged, "no environment of LMDB", at(0)},
-		{"text", func([]byte) []byte { return []byte(strings.Repeat("hello ", 2000)) }, errs.Damaged, "no environment of LMDB", at(0)},
+		{"no bytes", func([]byte) []byte { return nil }, errs.Damaged, "not an LMDB environment", at(0)},
+		{"text", func([]byte) []byte { return []byte(strings.Repeat("hello ", 2000)) }, errs.Damaged, "not an LMDB environment", at(0)},
 		{"one meta page only", func(b []byte) []byte { return b[:page] }, errs.Damaged, "the file ends at byte 4096", at(page)},
-		{"magic of the first meta page", flip(16), errs.Damaged, "the mark of a meta page is missing", at(0)},
+		{"magic of the first meta page", flip(16), errs.Damaged, "the magic number of a meta page is missing", at(0)},
 		{"magic of the second meta page", flip(page + 16), errs.Damaged, "the second meta page", at(page)},
-		{"data version", put32(20, 2), errs.Unsupported, "data version 2", at(20)},
+		{"data version", put32(20, 2), errs.Unsupported, "version 2 of LMDB's data format", at(20)},
 		{"LMDB 1.0", func(b []byte) []byte {
 			copy(b[24:], b[16:160])
 			return put32(16, 0)(b)
 		}, errs.Unsupported, "LMDB 1.0", at(24)},
-		{"32 bits", func(b []byte) []byte { return append(append(bytes.Clone(b[:8]), b[12:]...), 0, 0, 0, 0) }, errs.Unsupported, "32 bits", at(12)},
+		{"32 bits", func(b []byte) []byte { return append(append(bytes.Clone(b[:8]), b[12:]...), 0, 0, 0, 0) }, errs.Unsupported, "32-bit machine", at(12)},
 		{"big-endian", func(b []byte) []byte { return put32(16, 0xDEC0EFBE)(b) }, errs.Unsupported, "big-endian", at(16)},
 		{"length of a page", put32(40, 4097), errs.Damaged, "pages of 4097 bytes", at(40)},
 		{"length of a page, absurd", put32(40, 1<<30), errs.Damaged, "pages of 1073741824 bytes", at(40)},
 		{"meta pages that disagree", put32(page+40, 8192), errs.Damaged, "contradicts the first", at(page)},
 		{"depth", func(b []byte) []byte { b[newest(b)+88+6] = 200; return b }, errs.Damaged, "a tree of depth 200", nil},
-		{"depth, one too many", func(b []byte) []byte { b[newest(b)+88+6]++; return b }, errs.Damaged, "of kind 0x2, and one of kind 0x1 belongs here", nil},
+		{"depth, one too many", func(b []byte) []byte { b[newest(b)+88+6]++; return b }, errs.Damaged, "of kind 0x2, but kind 0x1 belongs here", nil},
 		{"root beyond the file", func(b []byte) []byte { le.PutUint64(b[newest(b)+88+40:], 1<<50); return b }, errs.Damaged, "the tree leads to page", nil},
 		{"root is a meta page", func(b []byte) []byte { le.PutUint64(b[newest(b)+88+40:], 1); return b }, errs.Damaged, "the tree leads to page 1", nil},
-		{"fewer keys than promised", func(b []byte) []byte { b[newest(b)+88+32]++; return b }, errs.Damaged, "should have 212 keys, and has 211", nil},
-		{"more keys than promised", func(b []byte) []byte { b[newest(b)+88+32]--; return b }, errs.Damaged, "should have 210 keys, and has more", nil},
+		{"fewer keys than promised", func(b []byte) []byte { b[newest(b)+88+32]++; return b }, errs.Damaged, "should have 212 keys, but has 211", nil},
+		{"more keys than promised", func(b []byte) []byte { b[newest(b)+88+32]--; return b }, errs.Damaged, "should have 210 keys, but has more", nil},
 		{"no root, but keys", func(b []byte) []byte { le.PutUint64(b[newest(b)+88+40:], ^uint64(0)); return b }, errs.Damaged, "without a root", nil},
 		{"number of a page", func(b []byte) []byte { b[leaf(b)*page]++; return b }, errs.Damaged, "says that it is page", func(b []byte) int { return leaf(b) * page }},
-		{"kind of a page", func(b []byte) []byte { b[leaf(b)*page+10] = 4; return b }, errs.Damaged, "of kind 0x4, and one of kind 0x2", func(b []byte) int { return leaf(b)*page + 10 }},
+		{"kind of a page", func(b []byte) []byte { b[leaf(b)*page+10] = 4; return b }, errs.Damaged, "of kind 0x4, but kind 0x2", func(b []byte) int { return leaf(b)*page + 10 }},
 		{"pointers beyond the page", func(b []byte) []byte { le.PutUint16(b[leaf(b)*page+12:], 5000); return b }, errs.Damaged, "the pointers of page", func(b []byte) int { return leaf(b)*page + 12 }},
 		{"a page without nodes", func(b []byte) []byte { le.PutUint16(b[leaf(b)*page+12:], 16); return b }, errs.Damaged, "the pointers of page", func(b []byte) int { return leaf(b)*page + 12 }},
-		{"pointer out of its page", func(b []byte) []byte { le.PutUint16(b[leaf(b)*page+16:], 4095); return b }, errs.Damaged, "does not lie in it", func(b []byte) int { return leaf(b) * page }},
-		{"pointer into the pointers", func(b []byte) []byte { le.PutUint16(b[leaf(b)*page+16:], 18); return b }, errs.Damaged, "does not lie in it", func(b []byte) int { return leaf(b) * page }},
+		{"pointer out of its page", func(b []byte) []byte { le.PutUint16(b[leaf(b)*page+16:], 4095); return b }, errs.Damaged, "is outside the page", func(b []byte) int { return leaf(b) * page }},
+		{"pointer into the pointers", func(b []byte) []byte { le.PutUint16(b[leaf(b)*page+16:], 18); return b }, errs.Damaged, "is outside the page", func(b []byte) int { return leaf(b) * page }},
 		{"length of a key", func(b []byte) []byte {
 			at := leaf(b) * page
 			le.PutUint16(b[at+nodeOf(b, at, 0)+6:], 60000)
 			return b
-		}, errs.Damaged, "does not lie in it", func(b []byte) int { return leaf(b) * page }},
+		}, errs.Damaged, "is outside the page", func(b []byte) int { return leaf(b) * page }},
 		{"length of a value", func(b []byte) []byte {
 			at := leaf(b) * page
 			le.PutUint32(b[at+nodeOf(b, at, 0):], 4000)
 			return b
-		}, errs.Damaged, "does not lie in it", func(b []byte) int { return leaf(b) * page }},
+		}, errs.Damaged, "is outside the page", func(b []byte) int { return leaf(b) * page }},
 		{"keys out of order", func(b []byte) []byte {
 			at := leaf(b) * page
 			b[at+nodeOf(b, at, 0)+8] = 'z'
@@ -115,7 +115,7 @@ func TestDamage(t *testing.T) {
 			at := root(b) * page
 			le.PutUint32(b[at+nodeOf(b, at, 0):], uint32(at/page))
 			return b
-		}, errs.Damaged, "of kind 0x1, and one of kind 0x2", nil},
+		}, errs.Damaged, "of kind 0x1, but kind 0x2", nil},
 		{"value of 4 GiB", func(b []byte) []byte { le.PutUint32(b[bigNode(b):], ^uint32(0)); return b }, errs.Damaged, "the file ends with page", bigNode},
 		{"value in pages beyond the file", func(b []byte) []byte { le.PutUint64(b[bigNode(b)+13:], 1<<40); return b }, errs.Damaged, "the file ends with page", bigNode},
 		{"value in a meta page", func(b []byte) []byte { le.PutUint64(b[bigNode(b)+13:], 0); return b }, errs.Damaged, "from page 0 on", bigNode},
@@ -129,7 +129,7 @@ func TestDamage(t *testing.T) {
 				}
 			}
 			return b
-		}, errs.Damaged, "lie in each other", nil},
+		}, errs.Damaged, "overlap", nil},
 		{"flags of a value", func(b []byte) []byte { at := leaf(b) * page; b[at+nodeOf(b, at, 0)+4] = 4; return b }, errs.Damaged, "has the flags 0x4", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestDamage(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			if err == nil {
 				_ = d.Close()
-				t.Fatal("nobody knows")
+				t.Fatal("no error")
 			}
 			e := errs.From(err)
 			if e.Code != c.code || !strings.Contains(e.What, c.what) || e.Where.Shard != here || e.Hint == "" {
@@ -178,7 +178,7 @@ func whole(t interface{ Fatalf(string, ...any) }, data []byte, want string, what
 	defer d.Close()
 	got, keys, err := sum(d, stagetest.Memory{here: data})
 	if err == nil && got != want {
-		t.Fatalf(what+": %d samples with other bytes, and nobody knows", append(a, len(keys))...)
+		t.Fatalf(what+": %d samples with other bytes: no error", append(a, len(keys))...)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestFlipped(t *testing.T) {
 			}
 			defer d.Close()
 			if n := d.Index().Len() + d.Index().Meta().Skipped; n != int64(want) {
-				t.Fatalf("a wrong bit in byte %d of %s leaves %d samples of %d, and nobody knows", i, name, n, want)
+				t.Fatalf("a wrong bit in byte %d of %s leaves %d samples of %d: no error", i, name, n, want)
 			}
 		})
 	}

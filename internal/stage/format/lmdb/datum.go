@@ -58,7 +58,7 @@ type datum struct {
 	encoded bool
 }
 
-var errNoDatum = errors.New("it is no Datum")
+var errNoDatum = errors.New("it is not a Datum")
 
 // elems is the product of a shape, if that can be.
 func elems(c, h, w int64) (int64, bool) {
@@ -179,7 +179,7 @@ func judge(ctx context.Context, src source.Source, objs []source.Info, c *column
 			return valueInfo{}, nil
 		}
 		if err != nil {
-			return t, errs.New(errs.Damaged, "the value of %q is no Datum", c.keys.At(i)).Because(err).
+			return t, errs.New(errs.Damaged, "the value of %q is not a Datum", c.keys.At(i)).Because(err).
 				At(errs.Where{Shard: obj.Name, Offset: errs.Known(c.off[i]), Sample: errs.Known(int64(i))}).Try("leave values out, or write %q", Raw)
 		}
 		one := valueInfo{kind: d.kind()}

@@ -33,10 +33,10 @@ import (
 
 // The fields of a sample.
 const (
-	Key   = "__key__" // the key; one that is an integer, as decimal digits
-	Value = "value"   // the value as it is stored, if it is not a Datum
-	Image = "image"   // of a Datum: an encoded file, or an array C, H, W
-	Label = "label"   // of a Datum: a number
+	Key   = format.Key // the key; one that is an integer, as decimal digits
+	Value = "value"    // the value as it is stored, if it is not a Datum
+	Image = "image"    // of a Datum: an encoded file, or an array C, H, W
+	Label = "label"    // of a Datum: a number
 )
 
 // Values says what values are taken for.
@@ -185,5 +185,5 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 
 // Format describes the format.
 func Format() format.Format {
-	return format.Format{Name: "lmdb", Sniff: Sniff, Beside: []string{"lock.mdb"}, Python: "LMDBDataset"}
+	return format.Format{Name: "lmdb", Sniff: Sniff, Beside: []string{"lock.mdb"}, Python: "LMDBDataset", Names: format.Names{Key: Key, Nameless: Value}}
 }

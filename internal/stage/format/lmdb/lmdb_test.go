@@ -229,7 +229,7 @@ func TestDatabases(t *testing.T) {
 		what, hint     string
 		samples        int64
 	}{
-		{"named", "", errs.Config, "2 named databases, and one has to be chosen: train, val", `database="train"`, 0},
+		{"named", "", errs.Config, "2 named databases; choose one: train, val", `database="train"`, 0},
 		{"named", "trian", errs.Config, `no database "trian"; it has train, val`, `did you mean "train"?`, 0},
 		{"small", "train", errs.Config, "the unnamed one only", "leave database out", 0},
 		{"named", "train", "", "", "", 40},
@@ -303,7 +303,7 @@ func TestDatums(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	_, err := try(fixture(t, "small"), lmdb.Options{Values: lmdb.Datum})
-	if e := errs.From(err); e.Code != errs.Damaged || e.Where.Sample.Or(-1) != 0 || !strings.Contains(e.What, `"k0" is no Datum`) {
+	if e := errs.From(err); e.Code != errs.Damaged || e.Where.Sample.Or(-1) != 0 || !strings.Contains(e.What, `"k0" is not a Datum`) {
 		t.Errorf("%v at %v", e, e.Where)
 	}
 	_, err = try(fixture(t, "small"), lmdb.Options{Values: "x"})

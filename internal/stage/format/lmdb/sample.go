@@ -95,8 +95,8 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 			return errs.New(errs.Bug, "the bytes passed in do not match the extents").At(d.where(id, ""))
 		}
 		if !d.sound(id, raw[0][:n]) {
-			return errs.New(errs.Damaged, "what lies before a value is not what was indexed").At(d.where(id, "")).
-				Try("the file's size and time are what they were, so that its disk or memory is to blame; copy the environment again")
+			return errs.New(errs.Damaged, "the bytes before a value are not those that were indexed").At(d.where(id, "")).
+				Try("the file's size and time have not changed, so its disk or memory is to blame; copy the environment again")
 		}
 		value = raw[0][n:]
 		if d.kind != rawBytes {
@@ -175,7 +175,7 @@ func (d *Dataset) sound(id int64, b []byte) bool {
 func (d *Dataset) datum(id int64, value []byte) (datum, error) {
 	dm, err := parseDatum(value)
 	if err != nil {
-		return dm, errs.New(errs.Damaged, "the value is no Datum, as the first one is").At(d.where(id, Image)).Because(err).
+		return dm, errs.New(errs.Damaged, "the value is not a Datum, but the first one is").At(d.where(id, Image)).Because(err).
 			Try("open the environment with values=%q to see what it is", Raw)
 	}
 	if k := dm.kind(); k != d.kind || k != datumEncoded && !slices.Equal(d.shape, []int{int(dm.shape[0]), int(dm.shape[1]), int(dm.shape[2])}) {
@@ -198,7 +198,7 @@ func (d *Dataset) missing(id int64, field string) error {
 	if near := errs.Nearest(field, have); near != "" {
 		return e.Try("did you mean %q?", near)
 	}
-	return e.Try("ask for one of the fields there are; a;b takes the first of several that is there")
+	return e.Try("ask for one of these fields; a;b takes the first that is there")
 }
 
 // Check says, before the first sample is read, whether samples have these

@@ -34,7 +34,7 @@ func (w *walker) at(off int64) errs.Where {
 
 func (w *walker) damaged(off int64, what string, a ...any) error {
 	return errs.New(errs.Damaged, "%s", fmt.Sprintf(what, a...)).At(w.at(off)).
-		Try("copy the environment again with mdb_copy or lmdb's Environment.copy, while nobody writes to it")
+		Try("copy the environment again with mdb_copy or lmdb's Environment.copy, while no program writes to it")
 }
 
 func (w *walker) unsupported(off int64, hint, what string, a ...any) error {
@@ -54,7 +54,7 @@ func (w *walker) start() error {
 		return w.foreign(first)
 	}
 	if m.version != dataVersion {
-		return w.unsupported(20, "write it with LMDB 0.9: mdb_dump with the version that made it, mdb_load with 0.9", "data version %d of LMDB, where 1 is read", m.version)
+		return w.unsupported(20, "write it with LMDB 0.9: mdb_dump with the version that made it, mdb_load with 0.9", "version %d of LMDB's data format; version 1 can be read", m.version)
 	}
 	if s := m.pageSize; s < minPage || s > maxPage || s&(s-1) != 0 {
 		return w.damaged(40, "pages of %d bytes", s)
@@ -65,7 +65,7 @@ func (w *walker) start() error {
 	}
 	n, ok := parseMeta(second)
 	if !ok || n.version != m.version || n.pageSize != m.pageSize {
-		return w.damaged(m.pageSize, "the second meta page is none, or contradicts the first")
+		return w.damaged(m.pageSize, "the second meta page is missing, or contradicts the first")
 	}
 	if n.txn > m.txn {
 		m = n
@@ -82,13 +82,13 @@ func (w *walker) foreign(b []byte) error {
 	const swapped = 0xDEC0EFBE
 	switch {
 	case is(12, magic):
-		return w.unsupported(12, convert, "an environment of a machine of 32 bits")
+		return w.unsupported(12, convert, "an environment of a 32-bit machine")
 	case is(16, swapped), is(12, swapped):
 		return w.unsupported(16, convert, "an environment of a big-endian machine")
 	case is(24, magic):
-		return w.unsupported(24, "write it with LMDB 0.9", "an environment of LMDB 1.0, where 0.9 is read")
+		return w.unsupported(24, "write it with LMDB 0.9", "an environment of LMDB 1.0; 0.9 can be read")
 	}
-	return w.damaged(0, "this is no environment of LMDB: the mark of a meta page is missing")
+	return w.damaged(0, "this is not an LMDB environment: the magic number of a meta page is missing")
 }
 
 // page checks the head of a page that was read into b.
@@ -99,7 +99,7 @@ func (w *walker) page(b []byte, no uint64, kind uint16) error {
 	case le.Uint64(b) != no:
 		return w.damaged(off, "page %d says that it is page %d", no, le.Uint64(b))
 	case got != kind:
-		return w.damaged(off+10, "page %d is of kind %#x, and one of kind %#x belongs here", no, got, kind)
+		return w.damaged(off+10, "page %d is of kind %#x, but kind %#x belongs here", no, got, kind)
 	case nodes(b) < 1:
 		return w.damaged(off+12, "the pointers of page %d end at %d", no, le.Uint16(b[12:]))
 	}
@@ -108,7 +108,7 @@ func (w *walker) page(b []byte, no uint64, kind uint16) error {
 
 func (w *walker) read(no uint64, kind uint16) ([]byte, error) {
 	if no < 2 || no > uint64(w.obj.Size/w.meta.pageSize) {
-		return nil, w.damaged(-1, "the tree leads to page %d, and the file has %d bytes, which are %d pages", no, w.obj.Size, w.obj.Size/w.meta.pageSize)
+		return nil, w.damaged(-1, "the tree leads to page %d, but the file has %d bytes, which are %d pages", no, w.obj.Size, w.obj.Size/w.meta.pageSize)
 	}
 	b, err := format.Read(w.ctx, w.src, w.obj, int64(no)*w.meta.pageSize, w.meta.pageSize)
 	if err != nil {
@@ -145,7 +145,7 @@ func (w *walker) walk(db database, f func(e entry) error) error {
 		return err
 	}
 	if t.count != db.entries {
-		return w.damaged(-1, "the database should have %d keys, and has %d", db.entries, t.count)
+		return w.damaged(-1, "the database should have %d keys, but has %d", db.entries, t.count)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (t *tree) branch(no uint64, level int) error {
 	for i := range children {
 		n, ok := nodeAt(b, i, false)
 		if !ok {
-			return t.damaged(int64(no)*t.meta.pageSize, "node %d of page %d does not lie in it", i, no)
+			return t.damaged(int64(no)*t.meta.pageSize, "node %d of page %d is outside the page", i, no)
 		}
 		children[i] = n.child
 	}
@@ -215,7 +215,7 @@ func (t *tree) leaf(b []byte, no uint64) error {
 	for i := range nodes(b) {
 		n, ok := nodeAt(b, i, true)
 		if !ok {
-			return t.damaged(base, "node %d of page %d does not lie in it", i, no)
+			return t.damaged(base, "node %d of page %d is outside the page", i, no)
 		}
 		at := base + int64(n.at)
 		switch k := len(n.key); {
@@ -224,7 +224,7 @@ func (t *tree) leaf(b []byte, no uint64) error {
 		case t.count > 0 && compare(t.db.flags, t.last, n.key) >= 0:
 			return t.damaged(at, "the keys are out of order: %q comes after %q", n.key, t.last)
 		case t.count == t.db.entries:
-			return t.damaged(at, "the database should have %d keys, and has more", t.db.entries)
+			return t.damaged(at, "the database should have %d keys, but has more", t.db.entries)
 		case n.flags&^(nodeBig|nodeSub) != 0:
 			return t.damaged(at+4, "a value has the flags %#x", n.flags)
 		}
@@ -250,7 +250,7 @@ func (t *tree) overflow(n node, at int64) (int64, error) {
 	first := le.Uint64(n.data)
 	have, need := t.obj.Size/t.meta.pageSize, overflows(n.size, t.meta.pageSize)
 	if first < 2 || first > uint64(have) || need > have-int64(first) {
-		return 0, t.damaged(at, "the value of %q has %d bytes from page %d on, and the file ends with page %d", n.key, n.size, first, have-1)
+		return 0, t.damaged(at, "the value of %q has %d bytes from page %d on, but the file ends with page %d", n.key, n.size, first, have-1)
 	}
 	return int64(first)*t.meta.pageSize + headLen, nil
 }

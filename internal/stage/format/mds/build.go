@@ -130,7 +130,7 @@ func locate(ctx context.Context, src source.Source, root string, desc *descripti
 			want = desc.shards[i].Zip.Bytes
 		}
 		if o.Size != want {
-			return nil, nil, errs.New(errs.Damaged, "the shard has %d bytes, and %s says %d", o.Size, IndexName, want).
+			return nil, nil, errs.New(errs.Damaged, "the shard has %d bytes, but %s says %d", o.Size, IndexName, want).
 				At(errs.Where{Shard: o.Name, Offset: errs.Known(min(o.Size, want))}).Try("fetch the shard again; it may have been cut")
 		}
 	}
@@ -195,10 +195,10 @@ func offsetsError(ctx context.Context, s *stored, at int64, err error) error {
 		return ctx.Err()
 	}
 	if s.pack != "" {
-		return packed(s.obj, s.pack, err)
+		return notDecompressed(s.obj, s.pack, err)
 	}
 	return errs.New(errs.Damaged, "the beginning of the shard is damaged").At(errs.Where{Shard: s.obj.Name, Offset: errs.Known(at)}).
-		Because(err).Try("fetch the shard again; stoker verify holds all shards against their hashes")
+		Because(err).Try("fetch the shard again; stoker verify checks all shards against their hashes")
 }
 
 // readShapes reads the sizes of all values and the shapes of dynamic arrays, which
@@ -243,7 +243,7 @@ func (s *built) readShapes(w *window) error {
 				off = 0
 			}
 			return errs.New(errs.Damaged, "sample %d of the shard is damaged: %s", i, wrong).
-				At(errs.Where{Shard: s.obj.Name, Offset: errs.Known(off)}).Try("fetch the shard again; stoker verify holds all shards against their hashes")
+				At(errs.Where{Shard: s.obj.Name, Offset: errs.Known(off)}).Try("fetch the shard again; stoker verify checks all shards against their hashes")
 		}
 	}
 	return nil
@@ -319,7 +319,7 @@ func merge(files []source.Info, desc *description, shards []built, b *index.Buil
 	}
 	cols, err := json.Marshal(desc.cols)
 	if err != nil {
-		return errs.New(errs.Bug, "the columns can not be written").Because(err)
+		return errs.New(errs.Bug, "cannot write the columns").Because(err)
 	}
 	b.Meta.Samples = int64(len(shard))
 	for _, c := range desc.cols {

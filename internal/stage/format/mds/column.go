@@ -75,9 +75,9 @@ func newColumn(name, encoding string, size *int64) (column, string) {
 		c.Kind = pixels
 	case slices.Contains([]string{"bytes", "str", "jpeg", "png", "json", "str_int", "str_float", "str_decimal"}, encoding):
 	case encoding == "pkl":
-		c.refuse("a pickle runs code of whoever wrote it; write the column as json, ndarray or bytes")
+		c.refuse("reading a pickle runs code that its writer chose; write the column as json, ndarray or bytes")
 	case encoding == "jpeg_array", encoding == "jpegarray", base == "list[pil]", base == "list[jpeg]", base == "list[png]":
-		c.refuse("it holds several pictures a sample, and a field is one; write one column for each picture")
+		c.refuse("it holds several pictures per sample, but a field is one; write one column for each picture")
 	default:
 		c.refuse("stoker does not know this encoding; write the column as bytes, json or ndarray")
 		c.Size = -1 // as index.json says
@@ -89,7 +89,7 @@ func newColumn(name, encoding string, size *int64) (column, string) {
 		}
 		c.Size = 0
 	case *size < 0 || *size > math.MaxUint32, c.Size >= 0 && *size != c.Size:
-		return c, "has a size of " + strconv.FormatInt(*size, 10) + " bytes, which " + encoding + " has not"
+		return c, "has a size of " + strconv.FormatInt(*size, 10) + " bytes, but " + encoding + " has none"
 	default:
 		c.Size = *size
 	}
@@ -111,7 +111,7 @@ func (c *column) array(args string) string {
 		}
 	}
 	if !c.HasType {
-		return "has the encoding " + c.Encoding + ", and there is no such type of an array"
+		return "has the encoding " + c.Encoding + ", which is not a type of array"
 	}
 	if !shaped {
 		return ""
@@ -120,7 +120,7 @@ func (c *column) array(args string) string {
 	for dim := range strings.SplitSeq(dims, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(dim))
 		if err != nil || n < 1 || int64(n) > math.MaxUint32/total {
-			return "has the encoding " + c.Encoding + ", whose shape is not one"
+			return "has the encoding " + c.Encoding + ", whose shape is not valid"
 		}
 		total *= int64(n)
 		c.Shape = append(c.Shape, n)
@@ -153,7 +153,7 @@ func (c *column) head(v []byte, size int64) (h arrayHead, wrong string) {
 			return h, "it is too short for the type of an array"
 		}
 		if h.dtype = arrayTypes[v[0]]; h.dtype == mem.Object {
-			return h, "its array has a type of number " + strconv.Itoa(int(v[0])) + ", which there is not"
+			return h, "its array has a type of number " + strconv.Itoa(int(v[0])) + ", which is unknown"
 		}
 		at = 1
 	}
@@ -173,7 +173,7 @@ func (c *column) head(v []byte, size int64) (h arrayHead, wrong string) {
 		n := binary.LittleEndian.Uint64(wide[:])
 		at += width
 		if n == 0 || n > math.MaxInt64/uint64(total) {
-			return h, "the shape of its array can not be"
+			return h, "its array has an impossible shape"
 		}
 		total *= int64(n)
 		h.shape[i] = int(n)

@@ -67,15 +67,15 @@ var damages = []struct {
 	off      int64
 	sample   int64 // -1: found at Open
 }{
-	{"index.json cut", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = m[root+"/index.json"][:100] }, errs.Damaged, "can not be read", "", -2, -1},
-	{"index.json empty", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = nil }, errs.Damaged, "can not be read", "", 0, -1},
-	{"index.json a list", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = []byte("[]") }, errs.Damaged, "can not be read", "", -2, -1},
+	{"index.json cut", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = m[root+"/index.json"][:100] }, errs.Damaged, "cannot read", "", -2, -1},
+	{"index.json empty", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = nil }, errs.Damaged, "cannot read", "", 0, -1},
+	{"index.json a list", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = []byte("[]") }, errs.Damaged, "cannot read", "", -2, -1},
 	{"index.json not UTF-8", "plain", func(t testing.TB, m stagetest.Memory) {
 		replace(t, m, `"column_names": ["`, "\"column_names\": [\"\xff")
-	}, errs.Damaged, "can not be read", "", -2, -1},
+	}, errs.Damaged, "cannot read", "", -2, -1},
 	{"index.json with half a pair", "plain", func(t testing.TB, m stagetest.Memory) {
 		replace(t, m, `"column_names": ["`, `"column_names": ["\ud800`)
-	}, errs.Damaged, "can not be read", "", -2, -1},
+	}, errs.Damaged, "cannot read", "", -2, -1},
 	{"another index.json", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = []byte(`{"shard": 1}`) }, errs.Damaged, "no list of shards", "", -1, -1},
 	{"no shards", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = []byte(`{"shards": [], "version": 2}`) }, errs.Empty, "lists no shard", "", -1, -1},
 	{"version 3", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `}], "version": 2}`, `}], "version": 3}`) }, errs.Unsupported, "version 3", "", -1, -1},
@@ -92,8 +92,8 @@ var damages = []struct {
 	{"an absurd size of a column", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `[8, null]`, `[8, 99999999999999]`) }, errs.Damaged, "99999999999999", "", -1, -1},
 	{"an absurd shape", "one", func(t testing.TB, m stagetest.Memory) {
 		replace(t, m, `"int32"`, `"ndarray:int32:4294967295,4294967295"`)
-	}, errs.Damaged, "shape is not one", "", -1, -1},
-	{"a type that is not one", "one", func(t testing.TB, m stagetest.Memory) { replace(t, m, `"int32"`, `"ndarray:object"`) }, errs.Damaged, "no such type", "", -1, -1},
+	}, errs.Damaged, "shape is not valid", "", -1, -1},
+	{"a type that is not one", "one", func(t testing.TB, m stagetest.Memory) { replace(t, m, `"int32"`, `"ndarray:object"`) }, errs.Damaged, "which is not a type of array", "", -1, -1},
 	{"other columns later", "plain", func(t testing.TB, m stagetest.Memory) {
 		text := string(m[root+"/index.json"])
 		at := strings.LastIndex(text, `"text"`)
@@ -115,7 +115,7 @@ var damages = []struct {
 	{"columns of another dataset", "plain", func(_ testing.TB, m stagetest.Memory) {
 		m[shard0] = bytes.Replace(m[shard0], []byte(`"label"`), []byte(`"lapel"`), 1)
 	}, errs.Damaged, "beginning of the shard", shard0, -2, -1},
-	{"columns that are no JSON", "plain", func(_ testing.TB, m stagetest.Memory) {
+	{"columns that are not JSON", "plain", func(_ testing.TB, m stagetest.Memory) {
 		m[shard0] = bytes.Replace(m[shard0], []byte(`{"column`), []byte(`#"column`), 1)
 	}, errs.Damaged, "beginning of the shard", shard0, -2, -1},
 	{"a length in a sample", "plain", func(_ testing.TB, m stagetest.Memory) { m[shard0][get32(m[shard0], 12)]++ }, errs.Damaged, "do not add up", shard0, -2, 2},
@@ -130,28 +130,28 @@ var damages = []struct {
 	{"zstd: a frame cut", "zstd", func(t testing.TB, m stagetest.Memory) {
 		m[shard1+".zstd"] = m[shard1+".zstd"][:200]
 		resize(t, m, shard1+".zstd")
-	}, errs.Damaged, "can not be unpacked", shard1 + ".zstd", 0, -1},
-	{"zstd: no frame", "zstd", func(_ testing.TB, m stagetest.Memory) { m[shard1+".zstd"][0]++ }, errs.Damaged, "can not be unpacked", shard1 + ".zstd", 0, -1},
+	}, errs.Damaged, "cannot decompress", shard1 + ".zstd", 0, -1},
+	{"zstd: no frame", "zstd", func(_ testing.TB, m stagetest.Memory) { m[shard1+".zstd"][0]++ }, errs.Damaged, "cannot decompress", shard1 + ".zstd", 0, -1},
 	{"zstd: fewer bytes", "zstd", func(t testing.TB, m stagetest.Memory) {
 		raw := unzstd(t, m[shard1+".zstd"])
 		m[shard1+".zstd"] = enzstd(t, raw[:len(raw)-1])
 		resize(t, m, shard1+".zstd")
-	}, errs.Damaged, "can not be unpacked", shard1 + ".zstd", 0, -1},
+	}, errs.Damaged, "cannot decompress", shard1 + ".zstd", 0, -1},
 	{"zstd: a bomb", "zstd", func(t testing.TB, m stagetest.Memory) {
 		raw := unzstd(t, m[shard1+".zstd"])
 		m[shard1+".zstd"] = enzstd(t, append(raw, make([]byte, 256<<20)...))
 		resize(t, m, shard1+".zstd")
-	}, errs.Damaged, "can not be unpacked", shard1 + ".zstd", 0, -1},
+	}, errs.Damaged, "cannot decompress", shard1 + ".zstd", 0, -1},
 	{"zstd: a bomb that index.json knows of", "zstd", func(t testing.TB, m stagetest.Memory) {
 		m[shard1+".zstd"] = enzstd(t, make([]byte, 256<<20))
 		resize(t, m, shard1+".zstd")
 		setRaw(t, m, shard1, 256<<20)
-	}, errs.Damaged, "can not be unpacked", shard1 + ".zstd", 0, -1},
-	{"gzip: a wrong CRC", "gz", func(_ testing.TB, m stagetest.Memory) { m[shard1+".gz"][len(m[shard1+".gz"])-6]++ }, errs.Damaged, "can not be unpacked", shard1 + ".gz", 0, -1},
+	}, errs.Damaged, "cannot decompress", shard1 + ".zstd", 0, -1},
+	{"gzip: a wrong CRC", "gz", func(_ testing.TB, m stagetest.Memory) { m[shard1+".gz"][len(m[shard1+".gz"])-6]++ }, errs.Damaged, "cannot decompress", shard1 + ".gz", 0, -1},
 	{"snappy: an absurd length", "snappy", func(_ testing.TB, m stagetest.Memory) {
 		copy(m[shard1+".snappy"], "\xff\xff\xff\xff\x0f")
-	}, errs.Damaged, "can not be unpacked", shard1 + ".snappy", 0, -1},
-	{"bzip2: a flipped bit", "bz2", func(_ testing.TB, m stagetest.Memory) { m[shard1+".bz2"][90] ^= 4 }, errs.Damaged, "can not be unpacked", shard1 + ".bz2", 0, -1},
+	}, errs.Damaged, "cannot decompress", shard1 + ".snappy", 0, -1},
+	{"bzip2: a flipped bit", "bz2", func(_ testing.TB, m stagetest.Memory) { m[shard1+".bz2"][90] ^= 4 }, errs.Damaged, "cannot decompress", shard1 + ".bz2", 0, -1},
 }
 
 // damageArray sets a byte of the head of "odd", the last dynamic array with its
@@ -246,7 +246,7 @@ func TestFlippedLater(t *testing.T) {
 		case err == nil:
 			silent++
 			if !slices.EqualFunc(s.Fields, want[0].Fields, func(a, b format.Field) bool { return bytes.Equal(a.Data, b.Data) }) {
-				t.Fatalf("byte %d: wrong bytes, and nobody knows", at)
+				t.Fatalf("byte %d: wrong bytes: no error", at)
 			}
 		case e.Code != errs.Damaged || e.Where.Shard != shard0+".zstd" || e.Where.Sample.Or(-1) != 1:
 			t.Fatalf("byte %d: %v", at, err)

@@ -115,7 +115,7 @@ func describe(ctx context.Context, src source.Source, obj source.Info) (*descrip
 	case err != nil:
 		at := d.at
 		at.Offset = errs.Known(dec.InputOffset())
-		return nil, errs.New(errs.Damaged, "%s can not be read", IndexName).At(at).Because(err).Try("fetch the file again, or write the dataset again")
+		return nil, errs.New(errs.Damaged, "cannot read %s", IndexName).At(at).Because(err).Try("fetch the file again, or write the dataset again")
 	case version != 2:
 		return nil, errs.New(errs.Unsupported, "%s is of version %d; version 2 can be read", IndexName, version).At(d.at)
 	case !seen:
@@ -159,7 +159,7 @@ func early(err, other error) error {
 
 func (d *description) readShards(dec *json.Decoder) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-		return early(err, errors.New("its shards are no list"))
+		return early(err, errors.New("its shards are not a list"))
 	}
 	names := make(map[string]int)
 	for dec.More() {
@@ -215,7 +215,7 @@ func (d *description) check(s *shardInfo, n int) error {
 	}
 	for _, f := range []*fileInfo{s.Raw, s.Zip} {
 		if f != nil && !local(f.Basename) {
-			return d.wrong(n, "lies in %.80q, which leads out of the folder", f.Basename)
+			return d.wrong(n, "has the name %.80q, which leads out of the folder", f.Basename)
 		}
 		if f != nil && f.Bytes < 0 {
 			return d.wrong(n, "has a file of %d bytes", f.Bytes)
@@ -244,9 +244,9 @@ func (d *description) checkPack(s *shardInfo, n int) error {
 	case !slices.Contains(packs, s.Compression):
 		return d.unsupported(n, "is compressed with %.32q; %s can be read", s.Compression, strings.Join(packs, ", "))
 	case s.Zip == nil:
-		return d.wrong(n, "is compressed and has no file for that (zip_data)")
+		return d.wrong(n, "is compressed, but has no compressed file (zip_data)")
 	case s.Raw.Bytes > maxUnpacked:
-		return d.unsupported(n, "has %d bytes once unpacked; a compressed shard is held in memory whole, and may have %d", s.Raw.Bytes, int64(maxUnpacked)).
+		return d.unsupported(n, "has %d bytes when decompressed; a compressed shard is kept in memory whole, and may have at most %d", s.Raw.Bytes, int64(maxUnpacked)).
 			Try("write the dataset with a smaller size_limit, or without compression")
 	}
 	return nil

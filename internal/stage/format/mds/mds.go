@@ -155,7 +155,7 @@ func open(x *index.Index) (*Dataset, error) {
 	}
 	d.shard = x.Int32s(sampleShard)
 	if err := json.Unmarshal(x.Bytes(columnText), &d.cols); err != nil {
-		return nil, errs.New(errs.Bug, "the columns in the index can not be read").Because(err)
+		return nil, errs.New(errs.Bug, "cannot read the columns in the index").Because(err)
 	}
 	for _, c := range d.cols {
 		if c.Size == 0 {
@@ -186,5 +186,5 @@ func (d *Dataset) Blocks() (hits, misses, kept int64) { return d.blocks.Counts()
 
 // Format describes the format.
 func Format() format.Format {
-	return format.Format{Name: "mds", Sniff: Sniff, Endings: []string{".mds"}, Root: true, Python: "MDSDataset"}
+	return format.Format{Name: "mds", Sniff: Sniff, Endings: []string{".mds"}, Root: true, Damage: Damage, Python: "MDSDataset"}
 }

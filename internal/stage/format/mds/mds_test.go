@@ -216,8 +216,8 @@ func TestTypes(t *testing.T) {
 func TestLocalCopy(t *testing.T) {
 	src := stored(t, "zstd")
 	d := open(t, src, mds.Options{})
-	packed := maps.Clone(src)
-	for name, data := range packed {
+	compressed := maps.Clone(src)
+	for name, data := range compressed {
 		if raw, ok := strings.CutSuffix(name, ".zstd"); ok {
 			src[raw] = unzstd(t, data)
 		}
@@ -230,7 +230,7 @@ func TestLocalCopy(t *testing.T) {
 	if hits, misses, _ := copied.Blocks(); hits+misses != 0 {
 		t.Errorf("%d shards were unpacked", misses)
 	}
-	check(t, d, packed, expected(t, "packed"))
+	check(t, d, compressed, expected(t, "packed"))
 	if hits, misses, kept := d.Blocks(); misses != 3 || hits != 17 || kept == 0 {
 		t.Errorf("%d hits, %d misses, %d bytes kept", hits, misses, kept)
 	}

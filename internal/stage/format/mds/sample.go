@@ -53,7 +53,7 @@ func (d *Dataset) Notes() []string {
 	if left == nil {
 		return nil
 	}
-	return []string{"left out of the batches, as their encodings are not read: " + strings.Join(left, ", ") + "; write such columns with another encoding, or name what is wanted: fields=[...]"}
+	return []string{"left out of the batches, because their encodings are not read: " + strings.Join(left, ", ") + "; write such columns with another encoding, or name the fields to load: fields=[...]"}
 }
 
 // Decode says how a field is decoded if nothing else is asked for, by the encoding that
@@ -195,7 +195,7 @@ func (d *Dataset) sample(id int64, raw [][]byte) (data []byte, base int64, err e
 	if int64(xxhash.Sum64(raw[0])) != st.mark {
 		return nil, 0, errs.New(errs.Damaged, "the beginning of the shard is not the one that was indexed").
 			At(errs.Where{Shard: d.paths[file], Offset: errs.Known(0), Sample: errs.Known(id)}).
-			Try("the shard's size and time are what they were, so that its disk or memory is to blame; fetch the shard again")
+			Try("the shard's size and time have not changed, so its disk or memory is to blame; fetch the shard again")
 	}
 	shard, err := d.blocks.Get(int64(file), func() ([]byte, error) { return d.unpack.whole(context.Background(), st) })
 	if err != nil {
@@ -251,7 +251,7 @@ func (d *Dataset) damaged(id int64, field string, off int64, text string, a ...a
 		begin, _ := d.span(id)
 		at.Offset = errs.Known(begin + off)
 	}
-	return errs.New(errs.Damaged, text, a...).At(at).Try("fetch the shard again; stoker verify holds all shards against their hashes")
+	return errs.New(errs.Damaged, text, a...).At(at).Try("fetch the shard again; stoker verify checks all shards against their hashes")
 }
 
 func (d *Dataset) missing(id int64, field string) error {
@@ -263,11 +263,11 @@ func (d *Dataset) missing(id int64, field string) error {
 			return e.Try("did you mean %q?", near)
 		}
 	}
-	return e.Try("ask for one of the fields there are; a;b takes the first of several that is there")
+	return e.Try("ask for one of these fields; a;b takes the first that is there")
 }
 
 func (d *Dataset) refusal(c *column, at errs.Where) error {
-	return errs.New(errs.Unsupported, "the field %q can not be read: its encoding is %s", c.Name, c.Encoding).At(at).Try("%s", c.Why)
+	return errs.New(errs.Unsupported, "cannot read the field %q: its encoding is %s", c.Name, c.Encoding).At(at).Try("%s", c.Why)
 }
 
 // Check says whether samples have these fields, before the first one is read.

@@ -21,7 +21,7 @@ func readTable(r io.Reader, s *shardInfo, raw int64) (offsets []int64, at int64,
 	}
 	count := int64(binary.LittleEndian.Uint32(n[:]))
 	if count != s.Samples {
-		return nil, 0, fmt.Errorf("it holds %d samples, and %s says %d", count, IndexName, s.Samples)
+		return nil, 0, fmt.Errorf("it holds %d samples, but %s says %d", count, IndexName, s.Samples)
 	}
 	head := 8 + 4*count
 	last := int64(0)
@@ -57,7 +57,7 @@ func readConfig(r io.Reader, s *shardInfo, n int64) error {
 		return nil
 	}
 	if n > maxConfig {
-		return fmt.Errorf("%d bytes lie between its offsets and its first sample", n)
+		return fmt.Errorf("there are %d bytes between its offsets and its first sample", n)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -68,7 +68,7 @@ func readConfig(r io.Reader, s *shardInfo, n int64) error {
 		return fmt.Errorf("the description of its columns is damaged: %w", err)
 	}
 	if !cols.equal(s.columnInfo) {
-		return fmt.Errorf("it has the columns %.200q, and %s says %.200q, or other types of them", cols.Names, IndexName, s.Names)
+		return fmt.Errorf("it has the columns %.200q, but %s says %.200q, or other types for them", cols.Names, IndexName, s.Names)
 	}
 	return nil
 }

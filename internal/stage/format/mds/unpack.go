@@ -67,7 +67,7 @@ func stream(pack string, r io.Reader, raw int64) (io.Reader, func(), error) {
 		return nil, nil, err
 	}
 	if int64(n) != raw || n > 32*len(zip)+64 { // three bytes copy 64 at most
-		return nil, nil, fmt.Errorf("it says that it has %d bytes once unpacked, not %d", n, raw)
+		return nil, nil, fmt.Errorf("it says that it has %d bytes when decompressed, not %d", n, raw)
 	}
 	out, err := s2.Decode(nil, zip)
 	return bytes.NewReader(out), func() {}, err
@@ -75,8 +75,8 @@ func stream(pack string, r io.Reader, raw int64) (io.Reader, func(), error) {
 
 // exactly reads raw bytes from r, which must end there. What is allocated follows
 // what has come: a size that was only claimed costs nothing.
-func exactly(r io.Reader, raw, packed int64) ([]byte, error) {
-	buf := make([]byte, min(raw, 4*packed+1<<20))
+func exactly(r io.Reader, raw, compressed int64) ([]byte, error) {
+	buf := make([]byte, min(raw, 4*compressed+1<<20))
 	at := 0
 	for {
 		n, err := io.ReadFull(r, buf[at:])
@@ -113,7 +113,7 @@ func (u unpacker) whole(ctx context.Context, s *stored) ([]byte, error) {
 		data, err = exactly(z, s.raw, s.obj.Size)
 		end()
 		if err == nil && s.known && int64(xxhash.Sum64(data)) != s.check {
-			err = fmt.Errorf("its XXH64 is %016x, and %s has %016x", xxhash.Sum64(data), IndexName, uint64(s.check))
+			err = fmt.Errorf("its XXH64 is %016x, but %s has %016x", xxhash.Sum64(data), IndexName, uint64(s.check))
 		}
 		if err == nil {
 			return data, nil
@@ -125,10 +125,10 @@ func (u unpacker) whole(ctx context.Context, s *stored) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, packed(s.obj, s.pack, err)
+	return nil, notDecompressed(s.obj, s.pack, err)
 }
 
-func packed(obj source.Info, pack string, err error) error {
-	return errs.New(errs.Damaged, "the shard can not be unpacked (%s)", pack).At(errs.Where{Shard: obj.Name, Offset: errs.Known(0)}).
-		Because(err).Try("fetch the shard again; stoker verify holds all shards against their hashes")
+func notDecompressed(obj source.Info, pack string, err error) error {
+	return errs.New(errs.Damaged, "cannot decompress the shard (%s)", pack).At(errs.Where{Shard: obj.Name, Offset: errs.Known(0)}).
+		Because(err).Try("fetch the shard again; stoker verify checks all shards against their hashes")
 }

@@ -88,7 +88,7 @@ func (d *Dataset) Verify(ctx context.Context, src source.Source, file int) (chec
 	}
 	for i, h := range want {
 		if got := hex.EncodeToString(sums[i].Sum(nil)); !strings.EqualFold(got, h.Hex) {
-			return nil, errs.New(errs.Damaged, "the %s of the shard is %s, and %s says %s", h.Name, got, IndexName, h.Hex).
+			return nil, errs.New(errs.Damaged, "the %s of the shard is %s, but %s says %s", h.Name, got, IndexName, h.Hex).
 				At(errs.Where{Shard: obj.Name}).Try("fetch the shard again")
 		}
 		checked = append(checked, h.Name)
@@ -96,9 +96,8 @@ func (d *Dataset) Verify(ctx context.Context, src source.Source, file int) (chec
 	return checked, nil
 }
 
-// Damage looks at every shard of the dataset in a folder by itself, as Open would, and
-// returns what is wrong with each, in their order, and how many there are. The error is
-// one that does not concern a shard.
+// Damage is the Damage of a format.Format: it checks each shard as Open would, and returns
+// the damage in the order of the shards.
 func Damage(ctx context.Context, src source.Source, root string) (wrong []*errs.Error, shards int, err error) {
 	top, err := format.Stat(ctx, src, []string{root + "/" + IndexName}, "index of an MDS dataset")
 	if err != nil {

@@ -104,7 +104,7 @@ func (z *zipFile) array(m member, limit int64) (array, error) {
 	if err := z.readable(m, limit); err != nil {
 		return array{}, err
 	}
-	in := &stretch{ctx: z.ctx, src: z.src, obj: z.obj, off: m.body, n: m.packed}
+	in := &stretch{ctx: z.ctx, src: z.src, obj: z.obj, off: m.body, n: m.compressed}
 	at := errs.Where{Shard: z.obj.Name, Member: m.name, Offset: errs.Known(m.body)}
 	var r io.Reader = in
 	if m.method == deflated {
@@ -122,7 +122,7 @@ func readHeader(r io.Reader, size int64, at errs.Where) (Header, error) {
 		case e.Where.Shard != "" || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 			return err
 		case e.Code == errs.Bug: // of package flate
-			e = *errs.New(errs.Damaged, "a compressed array can not be unpacked").Because(err).Try("fetch or write the file again")
+			e = *errs.New(errs.Damaged, "cannot decompress an array").Because(err).Try("fetch or write the file again")
 		}
 		e.Where = at
 		return &e
@@ -161,11 +161,11 @@ func fits(h Header, size int64, at errs.Where) error {
 			At(at).Try("fetch or write the file again")
 	case h.Bytes < have:
 		at.Offset = errs.Known(at.Offset.Or(0) + h.Off + h.Bytes)
-		return errs.New(errs.Damaged, "behind the array %s of %s are %d bytes more", shown(h.Shape), h.DType, have-h.Bytes).
+		return errs.New(errs.Damaged, "the array %s of %s is followed by %d more bytes", shown(h.Shape), h.DType, have-h.Bytes).
 			At(at).Try("if numpy.save wrote several arrays into one file, write each into its own, or all with numpy.savez")
 	case len(h.Shape) == 0:
 		return errs.New(errs.Unsupported, "the array is one number, a %s without an axis to take samples from", h.DType).
-			At(at).Try("leave it out: name those that are wanted (columns=); or save it with an axis: array.reshape(1)")
+			At(at).Try("leave it out: name the arrays to load (columns=); or save it with an axis: array.reshape(1)")
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func (w want) resolved(found []*holding, held map[string]int) ([]Field, error) {
 	first := found[held[w.every[0]]]
 	for _, p := range w.every {
 		if found[held[p]].only != nil {
-			return nil, errs.New(errs.Config, "%s is a .npy file by what is in it", p).At(errs.Where{Shard: p, Offset: errs.Known(0)}).Try("rename it")
+			return nil, errs.New(errs.Config, "the content of %s is a .npy file", p).At(errs.Where{Shard: p, Offset: errs.Known(0)}).Try("rename it")
 		}
 	}
 	at := errs.Where{Shard: w.every[0]}
@@ -260,7 +260,7 @@ func (w want) resolved(found []*holding, held map[string]int) ([]Field, error) {
 	for _, p := range w.every[1:] {
 		if n := len(found[held[p]].names); n != len(first.names) {
 			return nil, errs.New(errs.Config, "%s has %d arrays, and %s has %d", w.every[0], len(first.names), p, n).
-				At(at).Try("name the fields that are wanted, with their paths: Fields")
+				At(at).Try("name the fields to load, with their paths: Fields")
 		}
 	}
 	var out []Field

@@ -19,11 +19,11 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-// member is an array of a zip file; packed is its data as stored, if it is deflated.
+// member is an array of a zip file; compressed is its data as stored, if it is deflated.
 type member struct {
-	name   string
-	data   []byte
-	packed []byte
+	name       string
+	data       []byte
+	compressed []byte
 }
 
 func deflate(data []byte) []byte {
@@ -34,7 +34,7 @@ func deflate(data []byte) []byte {
 	return buf.Bytes()
 }
 
-func packedMember(name string, data []byte) member { return member{name, data, deflate(data)} }
+func compressedMember(name string, data []byte) member { return member{name, data, deflate(data)} }
 
 func archive(t stagetest.TB, list ...member) []byte {
 	t.Helper()
@@ -43,8 +43,8 @@ func archive(t stagetest.TB, list ...member) []byte {
 	for _, m := range list {
 		h := &zip.FileHeader{Name: m.name + ".npy", CRC32: crc32.ChecksumIEEE(m.data), UncompressedSize64: uint64(len(m.data)), CompressedSize64: uint64(len(m.data))}
 		data := m.data
-		if m.packed != nil {
-			h.Method, h.CompressedSize64, data = zip.Deflate, uint64(len(m.packed)), m.packed
+		if m.compressed != nil {
+			h.Method, h.CompressedSize64, data = zip.Deflate, uint64(len(m.compressed)), m.compressed
 		}
 		f, err := w.CreateRaw(h)
 		stagetest.Must(t, err)
@@ -112,32 +112,32 @@ func TestDamagedNpy(t *testing.T) {
 		{"cut in the magic", good[:5], errs.Damaged, "does not begin as a .npy file", 0},
 		{"cut in the header", good[:60], errs.Damaged, "ends inside its header", 0},
 		{"cut in the body", good[:end-1], errs.Damaged, "only 47 are there", end - 1},
-		{"cut behind the header", good[:128], errs.Damaged, "only 0 are there", 128},
-		{"a byte more", append(bytes.Clone(good), 0), errs.Damaged, "1 bytes more", end},
+		{"cut after the header", good[:128], errs.Damaged, "only 0 are there", 128},
+		{"a byte more", append(bytes.Clone(good), 0), errs.Damaged, "by 1 more bytes", end},
 		{"flipped magic", patched(good, 3, 'n'), errs.Damaged, "does not begin as a .npy file", 0},
 		{"unknown version", patched(good, 6, 9), errs.Unsupported, "version 9.0", 0},
 		{"absurd length of the header", patched(good, 6, 2, 0, 0xff, 0xff, 0xff, 0x7f), errs.Damaged, "header claims", 0},
 		{"header longer than the file", patched(good, 8, 0xff, 0xff), errs.Damaged, "ends inside its header", 0},
-		{"flipped key", replaced(t, good, "'shape'", "'shapf'"), errs.Damaged, "no dictionary", 0},
+		{"flipped key", replaced(t, good, "'shape'", "'shapf'"), errs.Damaged, "not a dictionary", 0},
 		{"wrong count", replaced(t, good, "(4, 3, )", "(5, 3, )"), errs.Damaged, "has 60 bytes", end},
-		{"fewer than there are", replaced(t, good, "(4, 3, )", "(3, 3, )"), errs.Damaged, "12 bytes more", end - 12},
+		{"fewer than there are", replaced(t, good, "(4, 3, )", "(3, 3, )"), errs.Damaged, "by 12 more bytes", end - 12},
 		{"shape product overflow", array("<i4", []int{1 << 40, 1 << 40}, nil), errs.Damaged, "more elements than can be counted", 0},
 		{"shape of the whole range", array("<i8", []int{1 << 60}, nil), errs.Damaged, "more elements than can be counted", 0},
 		{"absurd shape", array("<i4", []int{1 << 50}, nil), errs.Damaged, "only 0 are there", 128},
-		{"negative shape", withHeader("{'descr': '<i4', 'fortran_order': False, 'shape': (-4, 3), }", nil), errs.Damaged, "no dictionary", 0},
-		{"a number beyond 64 bits", withHeader("{'descr': '<i4', 'fortran_order': False, 'shape': (99999999999999999999, 3), }", nil), errs.Damaged, "no dictionary", 0},
-		{"too many dimensions", withHeader("{'descr': '<i4', 'fortran_order': False, 'shape': ("+strings.Repeat("1,", 65)+"), }", counting(4, 0)), errs.Damaged, "no dictionary", 0},
-		{"missing key", withHeader("{'descr': '<i4', 'shape': (4, 3), }", nil), errs.Damaged, "no dictionary", 0},
-		{"a key twice", withHeader("{'descr': '<i4', 'descr': '<i4', 'fortran_order': False, 'shape': (4, 3), }", nil), errs.Damaged, "no dictionary", 0},
-		{"an unknown key", withHeader("{'descr': '<i4', 'fortran_order': False, 'shape': (4, 3), 'x': (), }", nil), errs.Damaged, "no dictionary", 0},
-		{"code in the header", withHeader("__import__('os').system('true')", nil), errs.Damaged, "no dictionary", 0},
+		{"negative shape", withHeader("{'descr': '<i4', 'fortran_order': False, 'shape': (-4, 3), }", nil), errs.Damaged, "not a dictionary", 0},
+		{"a number beyond 64 bits", withHeader("{'descr': '<i4', 'fortran_order': False, 'shape': (99999999999999999999, 3), }", nil), errs.Damaged, "not a dictionary", 0},
+		{"too many dimensions", withHeader("{'descr': '<i4', 'fortran_order': False, 'shape': ("+strings.Repeat("1,", 65)+"), }", counting(4, 0)), errs.Damaged, "not a dictionary", 0},
+		{"missing key", withHeader("{'descr': '<i4', 'shape': (4, 3), }", nil), errs.Damaged, "not a dictionary", 0},
+		{"a key twice", withHeader("{'descr': '<i4', 'descr': '<i4', 'fortran_order': False, 'shape': (4, 3), }", nil), errs.Damaged, "not a dictionary", 0},
+		{"an unknown key", withHeader("{'descr': '<i4', 'fortran_order': False, 'shape': (4, 3), 'x': (), }", nil), errs.Damaged, "not a dictionary", 0},
+		{"code in the header", withHeader("__import__('os').system('true')", nil), errs.Damaged, "not a dictionary", 0},
 		{"dtype object", array("|O", []int{4, 3}, counting(48, 0)), errs.Unsupported, "Python objects", 0},
 		{"no dtype", array("", []int{4, 3}, counting(48, 0)), errs.Damaged, "names no dtype", 0},
 		{"a dtype of no sense", array("<q9", []int{4, 3}, counting(48, 0)), errs.Unsupported, "not read", 0},
-		{"a zero byte for a space at the end", patched(good, 126, 0), errs.Damaged, "no dictionary", 0},
-		{"a zero byte in the dtype", replaced(t, good, "'<i4'", "'i4\x00'"), errs.Damaged, "no dictionary", 0},
-		{"a zero byte for a space", replaced(t, good, "'descr': ", "'descr':\x00"), errs.Damaged, "no dictionary", 0},
-		{"brackets without end", withHeader("{'descr': "+strings.Repeat("[", 5000), nil), errs.Damaged, "no dictionary", 0},
+		{"a zero byte for a space at the end", patched(good, 126, 0), errs.Damaged, "not a dictionary", 0},
+		{"a zero byte in the dtype", replaced(t, good, "'<i4'", "'i4\x00'"), errs.Damaged, "not a dictionary", 0},
+		{"a zero byte for a space", replaced(t, good, "'descr': ", "'descr':\x00"), errs.Damaged, "not a dictionary", 0},
+		{"brackets without end", withHeader("{'descr': "+strings.Repeat("[", 5000), nil), errs.Damaged, "not a dictionary", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var err error
@@ -161,7 +161,7 @@ const (
 
 func TestDamagedNpz(t *testing.T) {
 	plain, other := array("<i4", []int{4, 3}, counting(48, 1)), array("<i2", []int{4}, counting(8, 99))
-	good := archive(t, member{name: "x", data: plain}, packedMember("y", other))
+	good := archive(t, member{name: "x", data: plain}, compressedMember("y", other))
 	headY := bytes.LastIndex(good, []byte("PK\x03\x04"))
 	dir := bytes.Index(good, []byte("PK\x01\x02"))
 	entryY := bytes.LastIndex(good, []byte("PK\x01\x02"))
@@ -184,19 +184,19 @@ func TestDamagedNpz(t *testing.T) {
 		{"cut in a member", good[:100], errs.Damaged, "directory at its end is missing", 100},
 		{"cut in the directory", good[:entryY+10], errs.Damaged, "directory at its end is missing", entryY + 10},
 		{"cut in the end", good[:len(good)-1], errs.Damaged, "directory at its end is missing", len(good) - 1},
-		{"bytes behind the end", append(bytes.Clone(good), 1), errs.Damaged, "directory at its end is missing", len(good) + 1},
-		{"wrong count", patched(good, end+10, le16(1)...), errs.Damaged, "should have 1 members and has 2", dir},
+		{"bytes after the end", append(bytes.Clone(good), 1), errs.Damaged, "directory at its end is missing", len(good) + 1},
+		{"wrong count", patched(good, end+10, le16(1)...), errs.Damaged, "should have 1 members, but has 2", dir},
 		{"more members than fit", patched(good, end+10, le16(9000)...), errs.Damaged, "9000 members in", end},
 		{"directory elsewhere", patched(good, end+16, le32(uint32(dir-4))...), errs.Damaged, "its directory should have", end},
 		{"directory beyond", patched(good, end+16, le32(1<<31)...), errs.Damaged, "its directory should have", end},
 		{"flipped entry", patched(good, entryY, 'Q'), errs.Damaged, "an entry of its directory should be here", entryY},
 		{"entry too long", patched(good, entryY+28, 0xff, 0xff), errs.Damaged, "cut off", entryY},
-		{"the same name twice", patched(replaced(t, replaced(t, good, "y.npy"+string(good[headY+30+nameLen:][:4]), "x.npy"+string(good[headY+30+nameLen:][:4])), "y.npyPK", "x.npyPK"), 0), errs.Damaged, "there twice", entryY},
+		{"the same name twice", patched(replaced(t, replaced(t, good, "y.npy"+string(good[headY+30+nameLen:][:4]), "x.npy"+string(good[headY+30+nameLen:][:4])), "y.npyPK", "x.npyPK"), 0), errs.Damaged, "two members", entryY},
 		{"member beyond", patched(good, entryY+42, le32(1<<31)...), errs.Damaged, "should begin here", 1 << 31},
 		{"member where none is", patched(good, entryY+42, le32(uint32(headY+1))...), errs.Damaged, "should begin here", headY + 1},
-		{"overlapping members", twice, errs.Damaged, "is not what the directory says", 0},
-		{"flipped local header", patched(good, headY+8, 9), errs.Damaged, "is not what the directory says", headY},
-		{"other name in the local header", patched(good, headY+30, 'z'), errs.Damaged, "is not what the directory says", headY},
+		{"overlapping members", twice, errs.Damaged, "does not match the directory", 0},
+		{"flipped local header", patched(good, headY+8, 9), errs.Damaged, "does not match the directory", headY},
+		{"other name in the local header", patched(good, headY+30, 'z'), errs.Damaged, "does not match the directory", headY},
 		{"longer than its place", patched(good, dir+20, le32(uint32(dir))...), errs.Damaged, "should begin here and have", 0},
 		{"64-bit numbers missing", patched(good, entryY+20, le32(0xffffffff)...), errs.Damaged, "64-bit numbers of the member", entryY},
 		{"64-bit end missing", patched(good, end+10, 0xff, 0xff), errs.Damaged, "64-bit end of its directory is missing", end - 20},
@@ -205,15 +205,15 @@ func TestDamagedNpz(t *testing.T) {
 		{"unknown method", patched(patched(good, headY+8, 93), entryY+10, 93), errs.Unsupported, "method 93", headY},
 		{"cut array", archive(t, member{name: "x", data: plain[:170]}), errs.Damaged, "only 42 are there", bodyX + 170},
 		{"object", archive(t, member{name: "x", data: array("|O", []int{1}, nil)}), errs.Unsupported, "Python objects", bodyX},
-		{"cut packed array", archive(t, packedMember("x", plain[:170])), errs.Damaged, "only 42 are there", 170},
-		{"no deflate stream", archive(t, member{"x", plain, bytes.Repeat([]byte{0xff}, 80)}), errs.Damaged, "can not be unpacked", 0},
-		{"cut deflate stream", archive(t, member{"x", plain, deflate(plain)[:60]}), errs.Damaged, "can not be unpacked", 0},
-		{"bytes behind the stream", archive(t, member{"x", plain, append(deflate(plain), 0)}), errs.Damaged, "can not be unpacked", 0},
-		{"stream too long", archive(t, member{"x", plain, deflate(append(bytes.Clone(plain), 0))}), errs.Damaged, "can not be unpacked", 0},
-		{"flipped body", archive(t, member{"x", plain, deflate(patched(plain, 150, 77))}), errs.Damaged, "can not be unpacked", 0},
-		{"bomb that lies of its length", archive(t, member{"x", plain, deflate(append(bytes.Clone(plain), bomb...))}), errs.Damaged, "can not be unpacked", 0},
+		{"cut packed array", archive(t, compressedMember("x", plain[:170])), errs.Damaged, "only 42 are there", 170},
+		{"no deflate stream", archive(t, member{"x", plain, bytes.Repeat([]byte{0xff}, 80)}), errs.Damaged, "cannot decompress", 0},
+		{"cut deflate stream", archive(t, member{"x", plain, deflate(plain)[:60]}), errs.Damaged, "cannot decompress", 0},
+		{"bytes after the stream", archive(t, member{"x", plain, append(deflate(plain), 0)}), errs.Damaged, "cannot decompress", 0},
+		{"stream too long", archive(t, member{"x", plain, deflate(append(bytes.Clone(plain), 0))}), errs.Damaged, "cannot decompress", 0},
+		{"flipped body", archive(t, member{"x", plain, deflate(patched(plain, 150, 77))}), errs.Damaged, "cannot decompress", 0},
+		{"bomb with a wrong length", archive(t, member{"x", plain, deflate(append(bytes.Clone(plain), bomb...))}), errs.Damaged, "cannot decompress", 0},
 		{"bomb of a dwarf", archive(t, member{"x", bomb[:1<<20], deflate(plain)}), errs.Damaged, "more than its", 0},
-		{"bomb beyond the limit", archive(t, packedMember("x", array("|u1", []int{4 << 20}, bomb))), errs.Unsupported, "the limit is 2097152", 0},
+		{"bomb beyond the limit", archive(t, compressedMember("x", array("|u1", []int{4 << 20}, bomb))), errs.Unsupported, "the limit is 2097152", 0},
 		{"no array", archive(t), errs.Empty, "no array", -1},
 		{"array without a name", archive(t, member{name: "", data: plain}), errs.Config, "not a name of a field", -1},
 	} {
@@ -291,7 +291,7 @@ func TestZip64End(t *testing.T) {
 // time.
 func TestDamagedLater(t *testing.T) {
 	s := newShelf(t)
-	path := s.put(t, "a.npz", archive(t, packedMember("x", array("<i4", []int{40, 3}, counting(480, 1)))))
+	path := s.put(t, "a.npz", archive(t, compressedMember("x", array("<i4", []int{40, 3}, counting(480, 1)))))
 	for off := range 30 + nameLen + 200 {
 		d, err := npy.Open(ctx, s.src, []string{path}, npy.Options{Store: s.store})
 		stagetest.Must(t, err)
@@ -305,7 +305,7 @@ func TestDamagedLater(t *testing.T) {
 			flipped = append(flipped, smp.Fields[0].Data...)
 			stagetest.Must(t, stagetest.Read(d, s.src, 3, nil, &smp))
 			if !bytes.Equal(flipped, smp.Fields[0].Data) {
-				t.Fatalf("the byte at %d is wrong, and nobody knows", off)
+				t.Fatalf("the byte at %d is wrong: no error", off)
 			}
 		} else if w := errs.From(err).Where; errs.CodeOf(err) != errs.Damaged || w.Sample.Or(-1) != 3 || w.Shard != path || w.Member != "x.npy" || w.Field != "x" || w.Offset.Or(-1) != 0 {
 			t.Fatalf("%v at %+v", err, w)
@@ -322,8 +322,8 @@ func FuzzNpy(f *testing.F) {
 
 func FuzzNpz(f *testing.F) {
 	x, y := array("<i4", []int{4, 3}, counting(48, 1)), array("<i2", []int{4}, counting(8, 99))
-	f.Add(archive(f, member{name: "x", data: x}, packedMember("y", y)))
-	f.Add(archive(f, packedMember("x", x)))
+	f.Add(archive(f, member{name: "x", data: x}, compressedMember("y", y)))
+	f.Add(archive(f, compressedMember("x", x)))
 	f.Fuzz(func(t *testing.T, data []byte) { sound(t, "x.npz", data) })
 }
 

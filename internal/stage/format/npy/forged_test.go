@@ -37,7 +37,7 @@ func (nothing) List(context.Context, string) iter.Seq2[source.Info, error] {
 func genuine() *columns {
 	c := &columns{
 		dtype: []int32{1, 4}, rank: []int32{1, 2}, dims: []int64{3, 2, 2}, part: []int64{0, 2, 3}, rows: 20,
-		file: []int32{0, 1, 1}, swap: []int32{0, 0, 1}, off: []int64{128, 64, 128}, start: []int64{0, 7, 0}, packed: []int64{-1, -1, 200},
+		file: []int32{0, 1, 1}, swap: []int32{0, 0, 1}, off: []int64{128, 64, 128}, start: []int64{0, 7, 0}, compressed: []int64{-1, -1, 200},
 		head: []int64{0, 0, 300}, body: []int64{0, 0, 340}, size: []int64{0, 0, 600}, crc: []int64{0, 0, 9},
 	}
 	for _, m := range []string{"", "", "y.npy"} {
@@ -97,7 +97,7 @@ func TestForgedIndex(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := genuine()
 		for range rapid.IntRange(0, 3).Draw(t, "wrong") {
-			wide := [][]int64{c.dims, c.part, c.off, c.start, c.packed, c.head, c.body, c.size, c.crc}
+			wide := [][]int64{c.dims, c.part, c.off, c.start, c.compressed, c.head, c.body, c.size, c.crc}
 			narrow := [][]int32{c.dtype, c.rank, c.file, c.swap}
 			if i := rapid.IntRange(0, len(wide)+len(narrow)-1).Draw(t, "column"); i < len(wide) {
 				wide[i][rapid.IntRange(0, len(wide[i])-1).Draw(t, "row")] = odd.Draw(t, "value")

@@ -69,14 +69,14 @@ func ParseHeader(b []byte) (Header, error) {
 	p := literal{text: text}
 	d, err := p.header()
 	if err != nil {
-		return Header{}, errs.New(errs.Damaged, "its header is no dictionary of descr, fortran_order and shape: %s", clip(text)).Because(err).Try("write the file again")
+		return Header{}, errs.New(errs.Damaged, "its header is not a dictionary of descr, fortran_order and shape: %s", clip(text)).Because(err).Try("write the file again")
 	}
 	h := Header{Shape: d.shape, Off: n}
 	if h.DType, h.Swapped, err = dtype(d.descr, d.structured); err != nil {
 		return Header{}, err
 	}
 	if d.fortran && !flat(d.shape) {
-		return Header{}, errs.New(errs.Unsupported, "the array lies in Fortran order, so that a sample is spread over the whole file").
+		return Header{}, errs.New(errs.Unsupported, "the array is in Fortran order, so a sample is spread over the whole file").
 			Try("save it in C order: numpy.save(path, numpy.ascontiguousarray(array))")
 	}
 	if h.Bytes, err = product(d.shape, int64(h.DType.Size())); err != nil {
@@ -181,11 +181,11 @@ type literal struct {
 	at   int
 }
 
-var errLiteral = errors.New("it is not written as Python writes one")
+var errLiteral = errors.New("it is not a Python literal")
 
 func (p *literal) header() (d dict, err error) {
 	if strings.IndexByte(p.text, 0) >= 0 {
-		return d, errors.New("it has a zero byte")
+		return d, errors.New("it contains a zero byte")
 	}
 	if !utf8.ValidString(p.text) || !p.take('{') {
 		return d, errLiteral
@@ -211,7 +211,7 @@ func (p *literal) header() (d dict, err error) {
 			return d, fmt.Errorf("the key %q is not known", clip(key))
 		}
 		if !ok {
-			return d, fmt.Errorf("the value of %q can not be read", key)
+			return d, fmt.Errorf("cannot read the value of %q", key)
 		}
 		if !p.take(',') && p.peek() != '}' {
 			return d, errLiteral

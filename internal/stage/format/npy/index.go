@@ -13,30 +13,30 @@ import (
 
 // The columns beside those that every index has.
 const (
-	fieldName  = "field.name"  // strings
-	fieldDType = "field.dtype" // int32: a mem.DType
-	fieldRank  = "field.rank"  // int32: dimensions of a row
-	fieldDims  = "field.dims"  // int64: of all fields
-	fieldPart  = "field.part"  // int64, one more than fields: number of the first part
-	partFile   = "part.file"   // int32: stored file
-	partOff    = "part.off"    // int64: of row 0 in it, or in the unpacked member, bytes
-	partStart  = "part.start"  // int64: number of the sample that row 0 is
-	partPacked = "part.packed" // int64: bytes of a compressed member in the file; -1: not compressed
-	partHead   = "part.head"   // int64: of the member's header, bytes
-	partBody   = "part.body"   // int64: of its data, bytes
-	partSize   = "part.size"   // int64: unpacked, bytes
-	partCRC    = "part.crc"    // int64: CRC-32 of what is unpacked
-	leftName   = "left.name"   // strings: arrays that cannot be read, and were not asked for by name
-	leftWhy    = "left.why"    // strings: why
-	partSwap   = "part.swap"   // int32: 1 where elements are big-endian
-	partMember = "part.member" // strings: name of the member of a .npz; "": the array is the file
+	fieldName      = "field.name"  // strings
+	fieldDType     = "field.dtype" // int32: a mem.DType
+	fieldRank      = "field.rank"  // int32: dimensions of a row
+	fieldDims      = "field.dims"  // int64: of all fields
+	fieldPart      = "field.part"  // int64, one more than fields: number of the first part
+	partFile       = "part.file"   // int32: stored file
+	partOff        = "part.off"    // int64: of row 0 in it, or in the unpacked member, bytes
+	partStart      = "part.start"  // int64: number of the sample that row 0 is
+	partCompressed = "part.packed" // int64: bytes of a compressed member in the file; -1: not compressed
+	partHead       = "part.head"   // int64: of the member's header, bytes
+	partBody       = "part.body"   // int64: of its data, bytes
+	partSize       = "part.size"   // int64: unpacked, bytes
+	partCRC        = "part.crc"    // int64: CRC-32 of what is unpacked
+	leftName       = "left.name"   // strings: arrays that cannot be read, and were not asked for by name
+	leftWhy        = "left.why"    // strings: why
+	partSwap       = "part.swap"   // int32: 1 where elements are big-endian
+	partMember     = "part.member" // strings: name of the member of a .npz; "": the array is the file
 )
 
 // columns are fields and their parts, one after another.
 type columns struct {
-	names, member, leftNames, leftWhys                    index.Texts
-	dtype, rank, file, swap                               []int32
-	dims, part, off, start, packed, head, body, size, crc []int64
+	names, member, leftNames, leftWhys                        index.Texts
+	dtype, rank, file, swap                                   []int32
+	dims, part, off, start, compressed, head, body, size, crc []int64
 
 	rows     int64 // of the dataset
 	unpacked int64 // bytes of all compressed parts
@@ -72,7 +72,7 @@ func merge(fields []Field, files []string, found []*holding, held map[string]int
 		}
 	}
 	if c.unpacked > opt.UnpackedBytes {
-		b.Meta.Note = fmt.Sprintf("the compressed arrays have %d bytes and %d are kept, so that in random order whole arrays are unpacked again and again; numpy.savez, which does not compress, or packing makes it fast", c.unpacked, opt.UnpackedBytes)
+		b.Meta.Note = fmt.Sprintf("the compressed arrays have %d bytes and %d are kept, so in random order whole arrays are decompressed again and again; numpy.savez, which does not compress, or stoker pack makes it fast", c.unpacked, opt.UnpackedBytes)
 	}
 	c.write(b)
 	return nil
@@ -90,7 +90,7 @@ func agree(f Field, a []int64, g Field, b []int64) error {
 	}
 	at := errs.Where{Shard: g.Paths[0], Field: g.Name}
 	if sum(a) != sum(b) {
-		hint := "every field needs a row for every sample; leave out what does not belong to it: name those that are wanted (columns=)"
+		hint := "every field needs a row for every sample; name the arrays to load (columns=)"
 		if !zipped(f.Paths[0]) && !zipped(g.Paths[0]) {
 			hint = "every field needs a row for every sample; name the fields, each with its paths: columns: [{name: x, path: x.npy}]; a field that is stored in several files takes a list of them"
 		}
@@ -168,17 +168,17 @@ func (c *columns) add(a array, file int32, start int64) {
 		swap = 1
 	}
 	c.swap = append(c.swap, swap)
-	off, packed, head, body, size, crc, name := a.header.Off, int64(-1), int64(0), int64(0), int64(0), int64(0), ""
+	off, compressed, head, body, size, crc, name := a.header.Off, int64(-1), int64(0), int64(0), int64(0), int64(0), ""
 	if m := a.member; m != nil {
 		name = m.name
 		if a.deflated() {
-			packed, head, body, size, crc = m.packed, m.head, m.body, m.size, int64(m.crc)
+			compressed, head, body, size, crc = m.compressed, m.head, m.body, m.size, int64(m.crc)
 			c.unpacked += m.size
 		} else {
 			off += m.body
 		}
 	}
-	c.off, c.packed, c.head, c.body = append(c.off, off), append(c.packed, packed), append(c.head, head), append(c.body, body)
+	c.off, c.compressed, c.head, c.body = append(c.off, off), append(c.compressed, compressed), append(c.head, head), append(c.body, body)
 	c.size, c.crc = append(c.size, size), append(c.crc, crc)
 	c.member.AppendString(name)
 }
@@ -197,7 +197,7 @@ func (c *columns) write(b *index.Builder) {
 	b.Int32s(partSwap, c.swap, index.Aside)
 	b.Int64s(partOff, c.off, index.Aside)
 	b.Int64s(partStart, c.start, index.Identity)
-	b.Int64s(partPacked, c.packed, index.Aside)
+	b.Int64s(partCompressed, c.compressed, index.Aside)
 	b.Int64s(partHead, c.head, index.Aside)
 	b.Int64s(partBody, c.body, index.Aside)
 	b.Int64s(partSize, c.size, index.Aside)
@@ -208,7 +208,7 @@ func (c *columns) write(b *index.Builder) {
 func open(x *index.Index) *Dataset {
 	d := &Dataset{
 		x:    x,
-		file: x.Int32s(partFile), off: x.Int64s(partOff), start: x.Int64s(partStart), packed: x.Int64s(partPacked),
+		file: x.Int32s(partFile), off: x.Int64s(partOff), start: x.Int64s(partStart), compressed: x.Int64s(partCompressed),
 		swap: x.Int32s(partSwap), head: x.Int64s(partHead), body: x.Int64s(partBody), size: x.Int64s(partSize), crc: x.Int64s(partCRC), member: x.Strings(partMember),
 	}
 	names, dtype, rank, dims, part := x.Strings(fieldName), x.Int32s(fieldDType), x.Int32s(fieldRank), x.Int64s(fieldDims), x.Int64s(fieldPart)
@@ -242,7 +242,7 @@ func valid(x *index.Index, opt Options) bool {
 	d := open(x)
 	n := len(d.file)
 	if x.Len() < 1 || len(d.fields) == 0 || d.fields[0].from != 0 || d.fields[len(d.fields)-1].to != n ||
-		len(d.swap) != n || len(d.off) != n || len(d.start) != n || len(d.packed) != n || len(d.head) != n || len(d.body) != n || len(d.size) != n ||
+		len(d.swap) != n || len(d.off) != n || len(d.start) != n || len(d.compressed) != n || len(d.head) != n || len(d.body) != n || len(d.size) != n ||
 		len(d.crc) != n || d.member.Len() != n || !x.Watched() {
 		return false
 	}
@@ -267,9 +267,9 @@ func valid(x *index.Index, opt Options) bool {
 // sound reports whether the rows of a part are within its file, or within its member.
 func (d *Dataset) sound(f *field, p int, rows int64, opt Options) bool {
 	size, _ := d.x.Stamp(int(d.file[p]))
-	if d.packed[p] != -1 {
-		if d.head[p] < 0 || d.head[p] > size-localLen || d.body[p] < 0 || d.body[p] > size || d.packed[p] < 0 || d.packed[p] > size-d.body[p] ||
-			d.size[p] < 0 || d.size[p] > opt.UnpackedBytes || d.size[p] > d.packed[p]*deflateRatio {
+	if d.compressed[p] != -1 {
+		if d.head[p] < 0 || d.head[p] > size-localLen || d.body[p] < 0 || d.body[p] > size || d.compressed[p] < 0 || d.compressed[p] > size-d.body[p] ||
+			d.size[p] < 0 || d.size[p] > opt.UnpackedBytes || d.size[p] > d.compressed[p]*deflateRatio {
 			return false
 		}
 		size = d.size[p]

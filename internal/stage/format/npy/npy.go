@@ -85,13 +85,13 @@ type Dataset struct {
 	swap  []int32 // 1: big-endian
 	off   []int64 // of row 0: in the file, or in the unpacked member
 	start []int64 // number of the sample that row 0 is
-	// Of parts that are compressed; packed is -1 for the others.
-	packed []int64 // bytes in the file
-	head   []int64 // of the member's header in the file
-	body   []int64 // of its data in the file
-	size   []int64 // unpacked, bytes
-	crc    []int64
-	member index.Strings
+	// Of parts that are compressed; compressed is -1 for the others.
+	compressed []int64 // bytes in the file
+	head       []int64 // of the member's header in the file
+	body       []int64 // of its data in the file
+	size       []int64 // unpacked, bytes
+	crc        []int64
+	member     index.Strings
 }
 
 var (
@@ -147,7 +147,7 @@ func (d *Dataset) Close() error { return d.x.Close() }
 // Plain says that Parse does no more than point into what was read: no array is
 // compressed or big-endian.
 func (d *Dataset) Plain() bool {
-	return !slices.Contains(d.swap, 1) && !slices.ContainsFunc(d.packed, func(n int64) bool { return n >= 0 })
+	return !slices.Contains(d.swap, 1) && !slices.ContainsFunc(d.compressed, func(n int64) bool { return n >= 0 })
 }
 
 // Type is format.Typed's.
@@ -200,7 +200,7 @@ func (d *Dataset) part(f *field, id int64) int {
 // extent is what is read of a file for row id of a field.
 func (d *Dataset) extent(f *field, id int64) (int, format.Extent) {
 	p := d.part(f, id)
-	if d.packed[p] >= 0 {
+	if d.compressed[p] >= 0 {
 		return p, format.Extent{File: int(d.file[p]), Off: d.head[p], Len: localLen}
 	}
 	return p, format.Extent{File: int(d.file[p]), Off: d.off[p] + (id-d.start[p])*f.row, Len: f.row}
@@ -211,7 +211,7 @@ func Format() format.Format {
 	return format.Format{Name: "npy", Sniff: Sniff, Endings: []string{".npy", ".npz"}, Python: "NpyDataset"}
 }
 
-// NPZ describes the format of archives of arrays, for who says it.
+// NPZ describes the format of archives of arrays, which only dataset.format chooses.
 func NPZ() format.Format {
 	return format.Format{Name: "npz", Python: "NpyDataset"}
 }

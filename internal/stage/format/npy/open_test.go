@@ -94,7 +94,7 @@ func TestNamedFields(t *testing.T) {
 	s := newShelf(t)
 	a := s.put(t, "a.npy", array("|u1", []int{3}, []byte("abc")))
 	b := s.put(t, "b.npy", array("|u1", []int{1}, []byte("d")))
-	z := s.put(t, "z.npz", archive(t, packedMember("train_x", array("|u1", []int{4, 2}, []byte("EEFFGGHH"))), member{name: "n", data: array("<i8", nil, counting(8, 0))}, packedMember("test_x", array("|u1", []int{1}, []byte("t")))))
+	z := s.put(t, "z.npz", archive(t, compressedMember("train_x", array("|u1", []int{4, 2}, []byte("EEFFGGHH"))), member{name: "n", data: array("<i8", nil, counting(8, 0))}, compressedMember("test_x", array("|u1", []int{1}, []byte("t")))))
 	d := s.fields(t, npy.Field{Name: "l", Paths: []string{a, b}}, npy.Field{Name: "x", Array: "train_x", Paths: []string{z}}, npy.Field{Name: "again", Array: "train_x", Paths: []string{z}})
 	if got := rows(t, d, s.src, "l"); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
 		t.Errorf("%q", got)
@@ -175,7 +175,7 @@ func TestRandomShards(t *testing.T) {
 				case 1:
 					name, file = name[:3]+".npz", archive(t, member{name: "v", data: file})
 				case 2:
-					name, file = name[:3]+".npz", archive(t, member{name: "other", data: file[:5]}, packedMember("v", file))
+					name, file = name[:3]+".npz", archive(t, member{name: "other", data: file[:5]}, compressedMember("v", file))
 				}
 				field.Paths = append(field.Paths, s.put(t, name, file))
 			}
@@ -201,7 +201,7 @@ func TestRandomShards(t *testing.T) {
 func TestStaleness(t *testing.T) {
 	s := newShelf(t)
 	one := array("|u1", []int{3}, []byte("abc"))
-	path := s.put(t, "a.npz", archive(t, packedMember("x", one), member{name: "y", data: one}))
+	path := s.put(t, "a.npz", archive(t, compressedMember("x", one), member{name: "y", data: one}))
 	d := s.open(t, path)
 	digest := d.Index().Digest()
 	faulty := stagetest.WithFaults(s.src)
@@ -212,7 +212,7 @@ func TestStaleness(t *testing.T) {
 		t.Errorf("%d reads of what is indexed", faulty.Reads())
 	}
 	rows(t, again, s.src, "x") // is unpacked by now
-	s.put(t, "a.npz", archive(t, packedMember("x", array("|u1", []int{4}, []byte("abcd"))), member{name: "y", data: array("|u1", []int{4}, []byte("abcd"))}))
+	s.put(t, "a.npz", archive(t, compressedMember("x", array("|u1", []int{4}, []byte("abcd"))), member{name: "y", data: array("|u1", []int{4}, []byte("abcd"))}))
 	for _, f := range []string{"x", "y"} {
 		if err := stagetest.Read(again, s.src, 0, []string{f}, &format.Sample{}); errs.CodeOf(err) != errs.Changed {
 			t.Errorf("%s of a file that is another now: %v", f, err)
@@ -228,7 +228,7 @@ func TestFewBlocks(t *testing.T) {
 	s := newShelf(t)
 	var paths []string
 	for i := range 4 {
-		paths = append(paths, s.put(t, fmt.Sprintf("a-%d.npz", i), archive(t, packedMember("x", array("|u1", []int{10, 50}, bytes.Repeat([]byte{byte(i)}, 500))))))
+		paths = append(paths, s.put(t, fmt.Sprintf("a-%d.npz", i), archive(t, compressedMember("x", array("|u1", []int{10, 50}, bytes.Repeat([]byte{byte(i)}, 500))))))
 	}
 	d, err := npy.Open(ctx, s.src, paths, npy.Options{Store: s.store, UnpackedBytes: 1500})
 	stagetest.Must(t, err)

@@ -79,7 +79,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 			return errs.New(errs.Bug, "the bytes passed in do not match the extents").At(d.where(f, part, e.Off, id))
 		}
 		out := format.Field{Name: f.name, Data: raw[p.raw], File: e.File, Member: d.memberName(part), Off: e.Off}
-		if d.packed[part] >= 0 {
+		if d.compressed[part] >= 0 {
 			data, err := d.unpacked(f, part, raw[p.raw], id)
 			if err != nil {
 				return err
@@ -109,7 +109,7 @@ func (d *Dataset) memberName(part int) []byte {
 func (d *Dataset) unpacked(f *field, part int, head []byte, id int64) ([]byte, error) {
 	if binary.LittleEndian.Uint32(head) != localMagic || binary.LittleEndian.Uint16(head[8:]) != deflated {
 		return nil, errs.New(errs.Damaged, "the header of a member is not the one that was indexed").At(d.where(f, part, d.head[part], id)).
-			Try("the file's size and time are what they were, so that its disk or memory is to blame; fetch the file again")
+			Try("the file's size and time have not changed, so its disk or memory is to blame; fetch the file again")
 	}
 	return d.blocks.Get(int64(part), func() ([]byte, error) { return d.unpack(f, part, id) })
 }
@@ -118,11 +118,11 @@ func (d *Dataset) unpacked(f *field, part int, head []byte, id int64) ([]byte, e
 func (d *Dataset) unpack(f *field, part int, id int64) ([]byte, error) {
 	size, version := d.x.Stamp(int(d.file[part]))
 	obj := source.Info{Name: string(d.x.AppendPath(int(d.file[part]), nil)), Size: size, Version: version}
-	in := &stretch{ctx: context.Background(), src: d.src, obj: obj, off: d.body[part], n: d.packed[part]}
+	in := &stretch{ctx: context.Background(), src: d.src, obj: obj, off: d.body[part], n: d.compressed[part]}
 	data, err := whole(in, d.size[part], uint32(d.crc[part]))
 	var known *errs.Error
 	if err != nil && !errors.As(err, &known) {
-		return nil, errs.New(errs.Damaged, "a compressed array can not be unpacked").At(d.where(f, part, d.head[part], id)).Because(err).Try("fetch or write the file again")
+		return nil, errs.New(errs.Damaged, "cannot decompress an array").At(d.where(f, part, d.head[part], id)).Because(err).Try("fetch or write the file again")
 	}
 	return data, err
 }
@@ -150,7 +150,7 @@ func (d *Dataset) missing(id int64, field string) error {
 			return e.Try("did you mean %q?", near)
 		}
 	}
-	return e.Try("ask for one of the fields there are, which are named after files or arrays")
+	return e.Try("ask for one of these fields, which are named after files or arrays")
 }
 
 // Check says whether there are these fields, before the first sample is read.
@@ -158,7 +158,7 @@ func (d *Dataset) Check(fields []string) error {
 	for _, f := range fields {
 		if d.resolve(f) < 0 {
 			if why := d.leftOut(f); why != "" {
-				return errs.New(errs.Unsupported, "the array %q can not be read: %s", f, why).
+				return errs.New(errs.Unsupported, "cannot read the array %q: %s", f, why).
 					At(errs.Where{Shard: string(d.x.AppendPath(int(d.file[0]), nil)), Field: f}).
 					Try("leave it out, or save it as an array of numbers with a row for every sample")
 			}

@@ -26,7 +26,7 @@ func TestBigEndian(t *testing.T) {
 		t.Errorf("%q, plain %t", got, d.Plain())
 	}
 	stagetest.Dataset(t, d, s.src)
-	z := s.open(t, s.put(t, "z.npz", archive(t, packedMember("x", big), member{name: "y", data: big})))
+	z := s.open(t, s.put(t, "z.npz", archive(t, compressedMember("x", big), member{name: "y", data: big})))
 	for range 2 {
 		for _, field := range []string{"x", "y"} {
 			if got := rows(t, z, s.src, field); !slices.Equal(got, want) {

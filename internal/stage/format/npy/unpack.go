@@ -48,7 +48,7 @@ func inflate(s *stretch, run int64) inflater {
 	return inflater{in, flate.NewReader(in)}
 }
 
-// atOnce is how long a member's packed bytes may be, to be read whole: the kernel's
+// atOnce is how long a member's compressed bytes may be, to be read whole: the kernel's
 // inflater, which is twice as fast, wants them so.
 const atOnce = 64 << 20
 
@@ -105,7 +105,7 @@ func (f inflater) whole(size int64, crc uint32) ([]byte, error) {
 }
 
 var (
-	errLong   = errors.New("it unpacks to more bytes than it should")
-	errBehind = errors.New("its packed bytes end before their length does")
+	errLong   = errors.New("it decompresses to more bytes than it should")
+	errBehind = errors.New("its compressed bytes end too early")
 	errSum    = errors.New("its checksum (CRC-32) is wrong")
 )

@@ -20,9 +20,9 @@ const sumLen = 1 << 20
 // called with the number of bytes that were read; it may be nil.
 func (z *zipFile) compare(m member, summed func(n int64)) error {
 	sum := crc32.NewIEEE()
-	buf := make([]byte, min(m.packed, sumLen))
-	for at := int64(0); at < m.packed; at += int64(len(buf)) {
-		buf = buf[:min(m.packed-at, sumLen)]
+	buf := make([]byte, min(m.compressed, sumLen))
+	for at := int64(0); at < m.compressed; at += int64(len(buf)) {
+		buf = buf[:min(m.compressed-at, sumLen)]
 		if err := z.src.ReadAt(z.ctx, z.obj, buf, m.body+at); err != nil {
 			return format.InShard(err)
 		}

@@ -38,8 +38,8 @@ func TestChecksumOfMembers(t *testing.T) {
 // What changes after that without a new time is found by Verify.
 func TestVerify(t *testing.T) {
 	s := newShelf(t)
-	plain, packed := array("<i4", []int{4, 3}, counting(48, 1)), array("<i4", []int{4, 3}, counting(48, 2))
-	file := archive(t, member{name: "x", data: plain}, packedMember("p", packed))
+	plain, compressed := array("<i4", []int{4, 3}, counting(48, 1)), array("<i4", []int{4, 3}, counting(48, 2))
+	file := archive(t, member{name: "x", data: plain}, compressedMember("p", compressed))
 	path := s.put(t, "a.npz", file)
 	d := s.open(t, path)
 	src := source.NewFile()

@@ -52,14 +52,14 @@ const deflateRatio = 1032
 
 // member is one member of a zip file, on which directory and local header agree.
 type member struct {
-	name   string
-	method uint16
-	flags  uint16
-	crc    uint32
-	size   int64 // bytes, unpacked
-	head   int64 // where its local header is
-	body   int64 // where its data is
-	packed int64 // bytes of the data as stored
+	name       string
+	method     uint16
+	flags      uint16
+	crc        uint32
+	size       int64 // bytes, unpacked
+	head       int64 // where its local header is
+	body       int64 // where its data is
+	compressed int64 // bytes of the data as stored
 }
 
 // zipFile reads the structure of a zip file while it is indexed.
@@ -98,7 +98,7 @@ func (z *zipFile) members() ([]member, error) {
 			return nil, err
 		}
 		if names[m.name] {
-			return nil, z.damaged(off, "the member %s is there twice", clip(m.name))
+			return nil, z.damaged(off, "there are two members %s", clip(m.name))
 		}
 		names[m.name] = true
 		if err := z.local(&m, at); err != nil {
@@ -107,7 +107,7 @@ func (z *zipFile) members() ([]member, error) {
 		out, p = append(out, m), p[taken:]
 	}
 	if int64(len(out)) != count {
-		return nil, z.damaged(at, "its directory should have %d members and has %d", count, len(out))
+		return nil, z.damaged(at, "its directory should have %d members, but has %d", count, len(out))
 	}
 	return out, z.apart(out)
 }
@@ -126,7 +126,7 @@ func (z *zipFile) directory() (at, n, count int64, err error) {
 		}
 	}
 	if i < 0 {
-		return 0, 0, 0, z.damaged(z.obj.Size, "the directory at its end is missing, so that it was cut off, or never closed by its writer")
+		return 0, 0, 0, z.damaged(z.obj.Size, "the directory at its end is missing: the file was cut off, or its writer never closed it")
 	}
 	end, p := z.obj.Size-look+int64(i), tail[i:]
 	count = int64(binary.LittleEndian.Uint16(p[10:]))
@@ -141,7 +141,7 @@ func (z *zipFile) directory() (at, n, count int64, err error) {
 	case disks:
 		return 0, 0, 0, errs.New(errs.Unsupported, "the zip file is divided over several").At(errs.Where{Shard: z.obj.Name, Offset: errs.Known(end)}).Try("write it as one with numpy.savez")
 	case at < 0 || n < 0 || count < 0 || at > end || n != end-at:
-		return 0, 0, 0, z.damaged(end, "its directory should have %d bytes at %d, and what follows it is at %d", n, at, end)
+		return 0, 0, 0, z.damaged(end, "its directory should have %d bytes at %d, but what follows it is at %d", n, at, end)
 	case count > n/entryLen:
 		return 0, 0, 0, z.damaged(end, "a directory of %d members in %d bytes", count, n)
 	case n > maxDirectory:
@@ -184,12 +184,12 @@ func (z *zipFile) entry(p []byte, off int64) (m member, taken int, err error) {
 	}
 	m = member{
 		name: string(p[entryLen : entryLen+name]), flags: le.Uint16(p[8:]), method: le.Uint16(p[10:]), crc: le.Uint32(p[16:]),
-		packed: int64(le.Uint32(p[20:])), size: int64(le.Uint32(p[24:])), head: int64(le.Uint32(p[42:])),
+		compressed: int64(le.Uint32(p[20:])), size: int64(le.Uint32(p[24:])), head: int64(le.Uint32(p[42:])),
 	}
 	if !utf8.ValidString(m.name) || strings.ContainsRune(m.name, 0) {
-		return m, 0, z.damaged(off, "the name %s of a member is no UTF-8", clip(m.name))
+		return m, 0, z.damaged(off, "the name %s of a member is not UTF-8", clip(m.name))
 	}
-	if !wide(p[entryLen+name:][:extra], &m.size, &m.packed, &m.head) {
+	if !wide(p[entryLen+name:][:extra], &m.size, &m.compressed, &m.head) {
 		return m, 0, z.damaged(off, "the 64-bit numbers of the member %s are missing", clip(m.name))
 	}
 	return m, taken, nil
@@ -226,7 +226,7 @@ func wide(extra []byte, numbers ...*int64) bool {
 // begins at dir.
 func (z *zipFile) local(m *member, dir int64) error {
 	if m.head < 0 || m.head > dir-localLen {
-		return z.damaged(max(m.head, 0), "the member %s should begin here, and the directory begins at %d", clip(m.name), dir)
+		return z.damaged(max(m.head, 0), "the member %s should begin here, but the directory begins at %d", clip(m.name), dir)
 	}
 	p, err := z.read(m.head, localLen)
 	if err != nil {
@@ -235,22 +235,22 @@ func (z *zipFile) local(m *member, dir int64) error {
 	le := binary.LittleEndian
 	name, extra := int64(le.Uint16(p[26:])), int64(le.Uint16(p[28:]))
 	m.body = m.head + localLen + name + extra
-	if le.Uint32(p) != localMagic || m.body > dir || m.packed < 0 || m.packed > dir-m.body || m.size < 0 {
-		return z.damaged(m.head, "the member %s should begin here and have %d bytes", clip(m.name), m.packed)
+	if le.Uint32(p) != localMagic || m.body > dir || m.compressed < 0 || m.compressed > dir-m.body || m.size < 0 {
+		return z.damaged(m.head, "the member %s should begin here and have %d bytes", clip(m.name), m.compressed)
 	}
 	rest, err := z.read(m.head+localLen, name+extra)
 	if err != nil {
 		return err
 	}
-	size, packed := int64(le.Uint32(p[22:])), int64(le.Uint32(p[18:]))
+	size, compressed := int64(le.Uint32(p[22:])), int64(le.Uint32(p[18:]))
 	ok := le.Uint16(p[8:]) == m.method && string(rest[:name]) == m.name
 	// A writer that could not seek back leaves zeros here and the numbers after the
 	// body.
 	if m.flags&8 == 0 {
-		ok = ok && wide(rest[name:], &size, &packed) && size == m.size && packed == m.packed && le.Uint32(p[14:]) == m.crc
+		ok = ok && wide(rest[name:], &size, &compressed) && size == m.size && compressed == m.compressed && le.Uint32(p[14:]) == m.crc
 	}
 	if !ok {
-		return z.damaged(m.head, "the header of the member %s is not what the directory says of it", clip(m.name))
+		return z.damaged(m.head, "the header of the member %s does not match the directory", clip(m.name))
 	}
 	return nil
 }
@@ -260,7 +260,7 @@ func (z *zipFile) apart(list []member) error {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b member) int { return cmp.Compare(a.head, b.head) })
 	for i := 1; i < len(list); i++ {
-		if a, b := list[i-1], list[i]; b.head < a.body+a.packed {
+		if a, b := list[i-1], list[i]; b.head < a.body+a.compressed {
 			return z.damaged(b.head, "the members %s and %s overlap", clip(a.name), clip(b.name))
 		}
 	}
@@ -273,17 +273,17 @@ func (z *zipFile) readable(m member, limit int64) error {
 	switch {
 	case m.flags&1 != 0:
 		return errs.New(errs.Unsupported, "the array is encrypted").At(at).Try("write it with numpy.savez")
-	case m.method == stored && m.size == m.packed:
+	case m.method == stored && m.size == m.compressed:
 		return nil
 	case m.method == stored:
-		return z.damaged(m.head, "the member %s has %d bytes and should have %d", clip(m.name), m.packed, m.size)
+		return z.damaged(m.head, "the member %s has %d bytes, but should have %d", clip(m.name), m.compressed, m.size)
 	case m.method != deflated:
-		return errs.New(errs.Unsupported, "the array is packed by method %d of zip; deflate is read", m.method).At(at).Try("write it with numpy.savez_compressed, or numpy.savez")
-	case m.size > m.packed*deflateRatio:
-		return z.damaged(m.head, "the member %s promises %d bytes, more than its %d can stand for", clip(m.name), m.size, m.packed)
+		return errs.New(errs.Unsupported, "the array is compressed with method %d of zip; deflate can be read", m.method).At(at).Try("write it with numpy.savez_compressed, or numpy.savez")
+	case m.size > m.compressed*deflateRatio:
+		return z.damaged(m.head, "the member %s claims %d bytes, more than its %d can expand to", clip(m.name), m.size, m.compressed)
 	case m.size > limit:
-		return errs.New(errs.Unsupported, "the array has %d bytes and is compressed as one piece, which must be unpacked whole; the limit is %d", m.size, limit).At(at).
-			Try("save it with numpy.savez or numpy.save, which leave it as it is; or raise the limit")
+		return errs.New(errs.Unsupported, "the array has %d bytes and is compressed as one piece, which must be decompressed whole; the limit is %d", m.size, limit).At(at).
+			Try("save it with numpy.savez or numpy.save, which do not compress it; or raise the limit")
 	}
 	return nil
 }

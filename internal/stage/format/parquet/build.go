@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/meta"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -44,15 +45,6 @@ const (
 	flagPlain = 2 // it needs no dictionary
 )
 
-const columnInts = 9
-
-func (c *column) spec() []int32 {
-	flag := map[bool]int32{true: 1}
-	return []int32{
-		int32(c.physical), int32(c.width), int32(c.dtype), int32(c.def), int32(c.rep), int32(c.listDef), int32(c.fixed), flag[c.text], flag[c.side],
-	}
-}
-
 // pageRef is where a page is stored and which rows begin in it.
 type pageRef struct {
 	off, n, row int64
@@ -72,11 +64,11 @@ type chunkRef struct {
 type part struct {
 	obj     source.Info
 	no      int // of the file
-	columns []column
+	columns []meta.Column
 	rows    []int64      // a row group
 	chunks  [][]chunkRef // a row group, then a column
 	classes *classes
-	hf      map[string]feature
+	hf      map[string]meta.Feature
 }
 
 func build(ctx context.Context, src source.Source, paths []string, opt Options, b *index.Builder) error {
@@ -137,23 +129,23 @@ func (p *part) conform(first *part) error {
 	at := errs.Where{Shard: p.obj.Name}
 	order := make([]int, len(first.columns))
 	for i, want := range first.columns {
-		j := slices.IndexFunc(p.columns, func(c column) bool { return c.name == want.name })
-		at.Field = want.name
+		j := slices.IndexFunc(p.columns, func(c meta.Column) bool { return c.Name == want.Name })
+		at.Field = want.Name
 		if j < 0 {
-			return errs.New(errs.Unsupported, "the file has no column %q, which %s has", want.name, first.obj.Name).At(at).
+			return errs.New(errs.Unsupported, "the file has no column %q, which %s has", want.Name, first.obj.Name).At(at).
 				Try("give files of one schema as one dataset, and others as another")
 		}
-		if !slices.Equal(p.columns[j].spec(), want.spec()) {
-			return errs.New(errs.Unsupported, "column %q has another type than in %s", want.name, first.obj.Name).At(at).
+		if !slices.Equal(p.columns[j].Spec(), want.Spec()) {
+			return errs.New(errs.Unsupported, "column %q has another type than in %s", want.Name, first.obj.Name).At(at).
 				Try("write the files with one schema, and as nullable in all of them or in none")
 		}
 		order[i] = j
 	}
 	if len(p.columns) > len(order) {
 		for _, c := range p.columns {
-			if !slices.ContainsFunc(first.columns, func(o column) bool { return o.name == c.name }) {
-				at.Field = c.name
-				return errs.New(errs.Unsupported, "the file has a column %q, which %s has not", c.name, first.obj.Name).At(at).
+			if !slices.ContainsFunc(first.columns, func(o meta.Column) bool { return o.Name == c.Name }) {
+				at.Field = c.Name
+				return errs.New(errs.Unsupported, "the file has a column %q, which %s does not have", c.Name, first.obj.Name).At(at).
 					Try("give files of one schema as one dataset, and others as another")
 			}
 		}
@@ -205,11 +197,11 @@ func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 	first, pages = append(first, samples), append(pages, int64(len(offs)))
 	for i := range parts[0].columns {
 		c := &parts[0].columns[i]
-		names.AppendString(c.name)
-		paths.AppendString(strings.Join(c.path, "\x00"))
-		whys.AppendString(c.why)
-		spec = append(spec, c.spec()...)
-		b.Meta.Fields = append(b.Meta.Fields, c.name)
+		names.AppendString(c.Name)
+		paths.AppendString(strings.Join(c.Path, "\x00"))
+		whys.AppendString(c.Why)
+		spec = append(spec, c.Spec()...)
+		b.Meta.Fields = append(b.Meta.Fields, c.Name)
 	}
 	b.Meta.Samples = samples
 	format.Describe(b, objs)

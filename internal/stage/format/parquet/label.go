@@ -8,6 +8,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/meta"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/pages"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -31,24 +33,24 @@ func (p *part) label(ctx context.Context, src source.Source, want string) error 
 	asked := want != ""
 	if !asked {
 		for _, c := range p.columns {
-			if p.hf[c.name].Type != "ClassLabel" || c.list() || !whole(c.dtype) {
+			if p.hf[c.Name].Type != "ClassLabel" || c.List() || !whole(c.DType) {
 				continue
 			}
 			if want != "" {
 				return nil
 			}
-			want = c.name
+			want = c.Name
 		}
 		if want == "" {
 			return nil
 		}
 	}
 	at := errs.Where{Shard: p.obj.Name, Field: want}
-	c := slices.IndexFunc(p.columns, func(c column) bool { return c.name == want })
+	c := slices.IndexFunc(p.columns, func(c meta.Column) bool { return c.Name == want })
 	if c < 0 {
 		var have []string
 		for _, c := range p.columns {
-			have = append(have, c.name)
+			have = append(have, c.Name)
 		}
 		e := errs.New(errs.Config, "there is no column %q to take the labels from", want).At(at)
 		if near := errs.Nearest(want, have); near != "" {
@@ -57,11 +59,11 @@ func (p *part) label(ctx context.Context, src source.Source, want string) error 
 		return e.Try("there are %q", have)
 	}
 	col := &p.columns[c]
-	if col.why != "" || col.list() || col.dtype != mem.Object && !whole(col.dtype) {
-		return errs.New(errs.Config, "column %q can not number classes: labels are whole numbers or texts", want).At(at).
+	if col.Why != "" || col.List() || col.DType != mem.Object && !whole(col.DType) {
+		return errs.New(errs.Config, "column %q cannot number classes: labels are whole numbers or texts", want).At(at).
 			Try("leave label out, and take the column as a field")
 	}
-	p.classes = &classes{column: want, texts: col.dtype == mem.Object, no: make(map[string]int64)}
+	p.classes = &classes{column: want, texts: col.DType == mem.Object, no: make(map[string]int64)}
 	if !p.classes.texts {
 		p.classes.names = p.hf[want].Names
 	}
@@ -85,17 +87,17 @@ func whole(t mem.DType) bool {
 func (p *part) readLabels(ctx context.Context, src source.Source, g, c int) error {
 	col, ref := &p.columns[c], &p.chunks[g][c]
 	fail := func(off int64, err error) error {
-		e := damagedAt(p.obj, off, "column %q of row group %d can not be decoded", col.name, g)
-		e.Where.Field = col.name
+		e := meta.DamagedAt(p.obj, off, "cannot decode column %q of row group %d", col.Name, g)
+		e.Where.Field = col.Name
 		return e.Because(err)
 	}
-	var dict block
+	var dict pages.Block
 	if ref.dictLen > 0 {
 		raw, err := format.Read(ctx, src, p.obj, ref.dict, ref.dictLen)
 		if err != nil {
 			return err
 		}
-		if dict, err = decodeDict(col, int(ref.codec), raw); err != nil {
+		if dict, err = pages.DecodeDict(col, int(ref.codec), raw); err != nil {
 			return fail(ref.dict, err)
 		}
 	}
@@ -105,22 +107,22 @@ func (p *part) readLabels(ctx context.Context, src source.Source, g, c int) erro
 		if err != nil {
 			return err
 		}
-		b, err := decode(col, int(ref.codec), raw, dict, true)
+		b, err := pages.Decode(col, int(ref.codec), raw, dict, true)
 		if err != nil {
 			return fail(pg.off, err)
 		}
-		for i := range b.get(blockRows) {
-			if b.null(i) != 0 {
+		for i := range b.Get(pages.BlockRows) {
+			if b.Null(i) != 0 {
 				return p.unlabelled("has none")
 			}
-			if err := p.add(b.value(i, raw, dict), col.dtype); err != nil {
+			if err := p.add(b.Value(i, raw, dict), col.DType); err != nil {
 				return err
 			}
 		}
-		have += int64(b.get(blockRows))
+		have += int64(b.Get(pages.BlockRows))
 	}
 	if have != p.rows[g] {
-		return damagedAt(p.obj, -1, "column %q of row group %d has %d rows instead of %d", col.name, g, have, p.rows[g])
+		return meta.DamagedAt(p.obj, -1, "column %q of row group %d has %d rows instead of %d", col.Name, g, have, p.rows[g])
 	}
 	return nil
 }
@@ -145,7 +147,7 @@ func (p *part) add(v []byte, t mem.DType) error {
 	}
 	n := number(v, t)
 	if n < 0 || n > 1<<31-1 || k.names != nil && n >= int64(len(k.names)) {
-		return p.unlabelled("has a number that is none of a class")
+		return p.unlabelled("has a number that is not a class")
 	}
 	k.ids = append(k.ids, n)
 	return nil
@@ -181,7 +183,7 @@ func writeClasses(parts []*part, samples int64, b *index.Builder) error {
 		}
 	}
 	k := parts[0].classes
-	label = int32(slices.IndexFunc(parts[0].columns, func(c column) bool { return c.name == k.column }))
+	label = int32(slices.IndexFunc(parts[0].columns, func(c meta.Column) bool { return c.Name == k.column }))
 	names := k.known()
 	no := make(map[string]int64)
 	if k.texts {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/pages"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
@@ -53,7 +54,7 @@ func (d *Dataset) whole(g int, off, n int64, raw []byte) (page []byte, read bool
 // -1: there is no such field.
 func (d *Dataset) Size(id int64, field string) int64 {
 	c := d.resolve(field)
-	if c < 0 || c == d.label || d.columns[c].why != "" || uint64(id) >= uint64(d.x.Len()) {
+	if c < 0 || c == d.label || d.columns[c].Why != "" || uint64(id) >= uint64(d.x.Len()) {
 		return -1
 	}
 	g := d.group(id)
@@ -96,9 +97,9 @@ func (d *Dataset) NotesFor(fields []string) (notes []string) {
 		if packed {
 			try = `with compression="none", each row is read by itself`
 		}
-		notes = append(notes, fmt.Sprintf("a row of %q has %s, but its whole page of %s is read and unpacked: "+
+		notes = append(notes, fmt.Sprintf("a row of %q has %s, but its whole page of %s is read and decompressed: "+
 			"%s; `stoker pack` makes shards of the file as it is; a larger unpacked= keeps more pages (now %d MiB)",
-			d.columns[c].name, megabytes(row), megabytes(cost), try, d.keep>>20))
+			d.columns[c].Name, megabytes(row), megabytes(cost), try, d.keep>>20))
 	}
 	return notes
 }
@@ -121,7 +122,7 @@ func (d *Dataset) cost(c int) (read, row int64, packed bool) {
 				one += d.dictLen[at]
 			}
 			read += n * one
-			packed = packed || d.chunkCodec[at] != codecNone
+			packed = packed || d.chunkCodec[at] != pages.CodecNone
 		}
 	}
 	rows = max(rows, 1)

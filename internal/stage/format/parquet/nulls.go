@@ -1,16 +1,10 @@
 package parquet
 
 import (
-	"bytes"
-	"encoding/binary"
-	"io"
-
-	"github.com/andybalholm/brotli"
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/meta"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/pages"
 )
 
 // What is delivered unasked must not fail at a row because a value is missing, so the
@@ -26,29 +20,29 @@ type absent struct {
 }
 
 // level counts n values of definition level d.
-func (a *absent) level(col *column, d int, n int64) {
+func (a *absent) level(col *meta.Column, d int, n int64) {
 	switch {
-	case d >= col.def:
-	case !col.list() || d < col.listDef-1: // at listDef-1 a list is empty
+	case d >= col.Def:
+	case !col.List() || d < col.ListDef-1: // at listDef-1 a list is empty
 		a.rows += n
-	case d >= col.listDef:
+	case d >= col.ListDef:
 		a.items += n
 	}
 }
 
 // counted is what the footer says is absent; false: it does not say.
-func (c *chunk) counted(col *column, rows int64) (absent, bool) {
+func counted(c *meta.Chunk, col *meta.Column, rows int64) (absent, bool) {
 	var a absent
 	switch {
-	case col.def == 0:
+	case col.Def == 0:
 		return a, true
-	case !col.list() && c.nulls >= 0 && c.nulls <= rows:
-		return absent{rows: c.nulls}, true
-	case len(c.levels) != col.def+1:
+	case !col.List() && c.Nulls >= 0 && c.Nulls <= rows:
+		return absent{rows: c.Nulls}, true
+	case len(c.Levels) != col.Def+1:
 		return a, false
 	}
-	left := c.values
-	for d, n := range c.levels {
+	left := c.Values
+	for d, n := range c.Levels {
 		if n < 0 || n > left {
 			return a, false
 		}
@@ -60,11 +54,11 @@ func (c *chunk) counted(col *column, rows int64) (absent, bool) {
 
 // count reads what is absent from the pages of a column. A page that cannot be
 // decoded does not count: reading a row of it reports the damage.
-func (s *scanner) count(col *column, codec int, pages []pageRef) (a absent, err error) {
-	for _, p := range pages {
-		var m *maker
+func (s *scanner) count(col *meta.Column, codec int, stored []pageRef) (a absent, err error) {
+	for _, p := range stored {
+		var m *pages.Levels
 		h, err := s.header(p.off, p.off+p.n)
-		if err == nil && h.holds() && int64(h.length)+int64(h.packed) == p.n {
+		if err == nil && h.Holds() && int64(h.Length)+int64(h.Packed) == p.n {
 			m, err = s.levels(col, codec, &h, p.off, p.n)
 		}
 		switch {
@@ -73,8 +67,8 @@ func (s *scanner) count(col *column, codec int, pages []pageRef) (a absent, err 
 		case err != nil:
 			return a, err
 		}
-		n := make([]int64, col.def+1)
-		for _, d := range m.defs {
+		n := make([]int64, col.Def+1)
+		for _, d := range m.Defs {
 			n[d]++
 		}
 		for d, n := range n {
@@ -93,22 +87,22 @@ const levelLimit = 2 << 20
 
 // levels reads the levels of the page of n bytes at off, whose values may be
 // megabytes. Errors: those of reading, and damaged.
-func (s *scanner) levels(col *column, codec int, h *pageHeader, off, n int64) (*maker, error) {
-	if err := h.bounded(codec, int(n)); err != nil {
-		return nil, errs.From(s.damaged(off, "it can not be decoded")).Because(err)
+func (s *scanner) levels(col *meta.Column, codec int, h *pages.Header, off, n int64) (*pages.Levels, error) {
+	if err := h.Bounded(codec, int(n)); err != nil {
+		return nil, errs.From(s.damaged(off, "cannot decode it")).Because(err)
 	}
-	m := &maker{col: col, h: *h}
-	if h.kind == pageDataV2 {
-		lead := int64(h.length + h.repLen + h.defLen)
+	bad := func(err error) error { return errs.From(s.damaged(off, "it cannot be decoded")).Because(err) }
+	if h.Kind == pages.KindDataV2 {
+		lead := int64(h.Length + h.RepLen + h.DefLen)
 		raw, err := format.Read(s.ctx, s.src, s.obj, off, lead)
 		if err != nil {
 			return nil, err
 		}
-		m.body = raw[h.length:]
-		if err := m.levels(); err != nil {
-			return nil, errs.From(s.damaged(off, "it can not be decoded")).Because(err)
+		l, err := pages.ReadLevels(col, h, raw[h.Length:])
+		if err != nil {
+			return nil, bad(err)
 		}
-		return m, nil
+		return l, nil
 	}
 	for _, most := range levelReads {
 		if most >= n {
@@ -118,106 +112,24 @@ func (s *scanner) levels(col *column, codec int, h *pageHeader, off, n int64) (*
 		if err != nil {
 			return nil, err
 		}
-		if int64(h.length) < most {
-			m.body = front(codec, raw[h.length:], min(h.unpacked, levelLimit))
+		if int64(h.Length) >= most {
+			continue
 		}
-		if m.levels() == nil {
-			return m, nil
+		if l, err := pages.ReadLevels(col, h, pages.Front(codec, raw[h.Length:], min(h.Unpacked, levelLimit))); err == nil {
+			return l, nil
 		}
 	}
 	raw, err := format.Read(s.ctx, s.src, s.obj, off, n)
 	if err != nil {
 		return nil, err
 	}
-	if m.body, err = unpacked(*h, codec, raw[h.length:], 0); err == nil {
-		err = m.levels()
-	}
+	body, err := pages.Unpacked(*h, codec, raw[h.Length:], 0)
 	if err != nil {
-		return nil, errs.From(s.damaged(off, "it can not be decoded")).Because(err)
+		return nil, bad(err)
 	}
-	return m, nil
-}
-
-// front is what the beginning of packed bytes unpacks to, no more than limit of
-// it; nothing where the codec has no way to tell.
-func front(codec int, src []byte, limit int) (out []byte) {
-	defer func() {
-		if recover() != nil { // as in unpack
-			out = nil
-		}
-	}()
-	var r io.Reader
-	switch codec {
-	case codecNone:
-		return src
-	case codecSnappy:
-		return snappyFront(src, limit)
-	case codecGzip:
-		z, err := gzip.NewReader(bytes.NewReader(src))
-		if err != nil {
-			return nil
-		}
-		r = z
-	case codecBrotli:
-		r = brotli.NewReader(bytes.NewReader(src))
-	case codecZstd:
-		z, err := zstd.NewReader(bytes.NewReader(src), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20))
-		if err != nil {
-			return nil
-		}
-		defer z.Close()
-		r = z
-	default:
-		return nil
+	l, err := pages.ReadLevels(col, h, body)
+	if err != nil {
+		return nil, bad(err)
 	}
-	out, _ = io.ReadAll(io.LimitReader(r, int64(limit))) // ends in an error, src being cut
-	return out
-}
-
-// snappyFront unpacks the beginning of a block of snappy's (google/snappy,
-// "format_description.txt"), which the library unpacks whole only.
-//
-//	length of all, varint; then
-//	literal  (n-1)<<2 | 0, or 60..63 in the place of n-1 and n-1 in 1 to 4 bytes; n bytes
-//	copy     offset>>8<<5 | (n-4)<<2 | 1, offset&255
-//	         (n-1)<<2 | 2, offset in 2 bytes; (n-1)<<2 | 3, offset in 4
-func snappyFront(src []byte, limit int) (out []byte) {
-	_, n := binary.Uvarint(src)
-	if n <= 0 {
-		return nil
-	}
-	for src = src[n:]; len(src) > 0 && len(out) < limit; {
-		tag := int(src[0])
-		size := [...]int{1, 2, 3, 5}[tag&3] // of the tag
-		if tag&3 == 0 && tag>>2 >= 60 {
-			size += tag>>2 - 59
-		}
-		if len(src) < size {
-			break
-		}
-		var more int // little-endian, after the first byte
-		for i := size - 1; i > 0; i-- {
-			more = more<<8 | int(src[i])
-		}
-		src = src[size:]
-		n := tag>>2 + 1
-		switch {
-		case tag&3 == 0:
-			if size > 1 {
-				n = more + 1
-			}
-			n = min(n, len(src))
-			out, src = append(out, src[:n]...), src[n:]
-			continue
-		case tag&3 == 1:
-			n, more = tag>>2&7+4, tag>>5<<8|more
-		}
-		if more < 1 || more > len(out) {
-			break
-		}
-		for range n {
-			out = append(out, out[len(out)-more])
-		}
-	}
-	return out[:min(len(out), limit)]
+	return l, nil
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/meta"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -60,7 +61,7 @@ func (o Options) text() string {
 // there are none, by its name.
 func Sniff(name string, head []byte) bool {
 	if len(head) >= 4 {
-		return string(head[:4]) == magic || string(head[:4]) == magicEncrypted
+		return string(head[:4]) == meta.Magic || string(head[:4]) == meta.MagicEncrypted
 	}
 	name = strings.ToLower(name)
 	return strings.HasSuffix(name, ".parquet") || strings.HasSuffix(name, ".pq")
@@ -69,7 +70,7 @@ func Sniff(name string, head []byte) bool {
 // Dataset is an open list of files; safe for concurrent use.
 type Dataset struct {
 	x       *index.Index
-	columns []column
+	columns []meta.Column
 	label   int // column whose values are the classes; -1: none
 	blocks  *format.Blocks
 	keep    int64 // bytes of blocks
@@ -161,7 +162,7 @@ func (d *Dataset) Runs() []int64 {
 // Type is format.Typed's.
 func (d *Dataset) Type(field string) (format.Type, bool) {
 	c := d.resolve(field)
-	if c < 0 || d.columns[c].why != "" {
+	if c < 0 || d.columns[c].Why != "" {
 		return format.Type{}, false
 	}
 	if c == d.label {
@@ -169,14 +170,14 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 	}
 	col := &d.columns[c]
 	switch {
-	case col.dtype == mem.Object:
+	case col.DType == mem.Object:
 		return format.Type{}, true
-	case !col.list():
-		return format.Type{DType: col.dtype, Shape: mem.Shape{}}, true
-	case col.fixed > 0:
-		return format.Type{DType: col.dtype, Shape: mem.Shape{col.fixed}}, true
+	case !col.List():
+		return format.Type{DType: col.DType, Shape: mem.Shape{}}, true
+	case col.Fixed > 0:
+		return format.Type{DType: col.DType, Shape: mem.Shape{col.Fixed}}, true
 	}
-	return format.Type{DType: col.dtype, Shape: mem.Shape{}, Ragged: true}, true
+	return format.Type{DType: col.DType, Shape: mem.Shape{}, Ragged: true}, true
 }
 
 // Decode is how a field is decoded unless the caller says it: "none" for what some
@@ -184,11 +185,11 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 func (d *Dataset) Decode(field string) string {
 	c := d.resolve(field)
 	switch {
-	case c < 0 || d.columns[c].why != "" || d.columns[c].side || d.lacks(c):
+	case c < 0 || d.columns[c].Why != "" || d.columns[c].Side || d.lacks(c):
 		return "none"
 	case c == d.label:
 		return "int"
-	case d.columns[c].text:
+	case d.columns[c].Text:
 		return "text"
 	}
 	return ""
@@ -202,10 +203,10 @@ func (d *Dataset) LeftOut(field string) string {
 	}
 	col := &d.columns[c]
 	switch {
-	case col.why != "":
-		what, _, _ := strings.Cut(col.why, "; ")
+	case col.Why != "":
+		what, _, _ := strings.Cut(col.Why, "; ")
 		return "it is " + what + ", which is not read"
-	case col.side || !d.lacks(c):
+	case col.Side || !d.lacks(c):
 		return ""
 	case d.nulls[c] == d.x.Len() && d.sidePath(c) != "":
 		return "paths and no bytes: " + d.tableLine(c) + " loads the files"
@@ -221,9 +222,9 @@ func (d *Dataset) LeftOut(field string) string {
 // or no path either. HuggingFace's datasets write paths alone if pictures are files
 // that were not embedded.
 func (d *Dataset) sidePath(c int) string {
-	name := d.columns[c].name + ".path"
+	name := d.columns[c].Name + ".path"
 	for i := range d.columns {
-		if d.columns[i].side && d.columns[i].name == name && d.nulls[i] < d.x.Len() {
+		if d.columns[i].Side && d.columns[i].Name == name && d.nulls[i] < d.x.Len() {
 			return name
 		}
 	}
@@ -243,7 +244,7 @@ func (d *Dataset) lacks(c int) bool { return c != d.label && (d.nulls[c] > 0 || 
 func (d *Dataset) resolve(field string) int {
 	return format.First(field, func(name string) int {
 		for c := range d.columns {
-			if d.columns[c].name == name {
+			if d.columns[c].Name == name {
 				return c
 			}
 		}
@@ -280,7 +281,7 @@ func (d *Dataset) Check(fields []string) error {
 	for _, f := range fields {
 		at.Field = f
 		c := d.resolve(f)
-		if c >= 0 && d.columns[c].why == "" {
+		if c >= 0 && d.columns[c].Why == "" {
 			continue
 		}
 		if c >= 0 {
@@ -293,8 +294,8 @@ func (d *Dataset) Check(fields []string) error {
 
 // refused is the error of a column that exists but cannot be read.
 func (d *Dataset) refused(c int) *errs.Error {
-	what, try, _ := strings.Cut(d.columns[c].why, "; ")
-	e := errs.New(errs.Unsupported, "column %q is %s, which is not read", d.columns[c].name, what)
+	what, try, _ := strings.Cut(d.columns[c].Why, "; ")
+	e := errs.New(errs.Unsupported, "column %q is %s, which is not read", d.columns[c].Name, what)
 	if try == "" {
 		try = "write it as columns of numbers or texts"
 	}
@@ -304,7 +305,7 @@ func (d *Dataset) refused(c int) *errs.Error {
 func (d *Dataset) advice(field string) string {
 	var have []string
 	for c := range d.columns {
-		have = append(have, d.columns[c].name)
+		have = append(have, d.columns[c].Name)
 	}
 	for alt := range strings.SplitSeq(field, ";") {
 		for _, name := range have {
@@ -316,10 +317,10 @@ func (d *Dataset) advice(field string) string {
 			return "did you mean \"" + near + "\"?"
 		}
 	}
-	return "ask for one of the columns there are; a;b takes the first of several that is there"
+	return "ask for one of these columns; a;b takes the first that is there"
 }
 
 // Format describes the format.
 func Format() format.Format {
-	return format.Format{Name: "parquet", Sniff: Sniff, Python: "ParquetDataset"}
+	return format.Format{Name: "parquet", Sniff: Sniff, Rows: format.RowsMayName, Python: "ParquetDataset"}
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/meta"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/pages"
 )
 
 // Writers close a page after some number of rows, so that a page of pictures may have
@@ -34,8 +36,8 @@ type place struct {
 // places finds the values of the pages of a chunk that can be read one by one. Pages
 // that are not as they should be get no places: reading a row of one reads the page,
 // and reports the damage. Errors: those of reading.
-func (s *scanner) places(col *column, ref *chunkRef, rows int64) error {
-	if col.physical != physBytes || col.dtype != mem.Object || col.rep > 0 {
+func (s *scanner) places(col *meta.Column, ref *chunkRef, rows int64) error {
+	if col.Physical != meta.PhysBytes || col.DType != mem.Object || col.Rep > 0 {
 		return nil
 	}
 	var dict []place
@@ -57,13 +59,13 @@ func (s *scanner) places(col *column, ref *chunkRef, rows int64) error {
 			continue
 		case err != nil:
 			return err
-		case !h.holds() || int64(h.length)+int64(h.packed) != p.n || int64(h.values) != n || !h.plain(int(ref.codec)) || h.summed:
+		case !h.Holds() || int64(h.Length)+int64(h.Packed) != p.n || int64(h.Values) != n || !h.Plain(int(ref.codec)) || h.Summed:
 			continue
 		}
 		switch {
-		case h.encoding == encPlain && p.n/n >= leastPlaced && n > 1:
+		case h.Encoding == pages.EncPlain && p.n/n >= leastPlaced && n > 1:
 			p.values, err = s.plainPlaces(col, int(ref.codec), &h, p)
-		case h.dictionary() && inDict:
+		case h.Dictionary() && inDict:
 			if !looked {
 				looked = true
 				if dict, err = s.dictPlaces(ref); err != nil {
@@ -81,7 +83,7 @@ func (s *scanner) places(col *column, ref *chunkRef, rows int64) error {
 
 // plainPlaces are those of a page of values stored one after the other; nil: they
 // cannot be determined.
-func (s *scanner) plainPlaces(col *column, codec int, h *pageHeader, p *pageRef) ([]place, error) {
+func (s *scanner) plainPlaces(col *meta.Column, codec int, h *pages.Header, p *pageRef) ([]place, error) {
 	m, err := s.levels(col, codec, h, p.off, p.n)
 	switch {
 	case errs.CodeOf(err) == errs.Damaged:
@@ -89,13 +91,13 @@ func (s *scanner) plainPlaces(col *column, codec int, h *pageHeader, p *pageRef)
 	case err != nil:
 		return nil, err
 	}
-	there, err := s.lengths(p.off+int64(h.length)+int64(m.base), p.off+p.n, m.n)
-	if err != nil || there == nil || m.defs == nil {
+	there, err := s.lengths(p.off+int64(h.Length)+int64(m.Front), p.off+p.n, m.Values)
+	if err != nil || there == nil || m.Defs == nil {
 		return there, err
 	}
-	all := make([]place, 0, h.values)
-	for _, d := range m.defs {
-		if int(d) < col.def {
+	all := make([]place, 0, h.Values)
+	for _, d := range m.Defs {
+		if int(d) < col.Def {
 			all = append(all, place{n: -1})
 			continue
 		}
@@ -113,15 +115,15 @@ func (s *scanner) dictPlaces(ref *chunkRef) ([]place, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case h.kind != pageDict || h.encoding != encPlain && h.encoding != encPlainDict || int64(h.length)+int64(h.packed) != ref.dictLen ||
-		!h.plain(int(ref.codec)) || h.summed || h.values < 2 || ref.dictLen/int64(h.values) < leastPlaced:
+	case h.Kind != pages.KindDict || h.Encoding != pages.EncPlain && h.Encoding != pages.EncPlainDict || int64(h.Length)+int64(h.Packed) != ref.dictLen ||
+		!h.Plain(int(ref.codec)) || h.Summed || h.Values < 2 || ref.dictLen/int64(h.Values) < leastPlaced:
 		return nil, nil
 	}
-	return s.lengths(ref.dict+int64(h.length), ref.dict+ref.dictLen, h.values)
+	return s.lengths(ref.dict+int64(h.Length), ref.dict+ref.dictLen, h.Values)
 }
 
 // numberPlaces are those of a page of numbers in the dictionary.
-func (s *scanner) numberPlaces(col *column, codec int, p *pageRef, dict []place) ([]place, error) {
+func (s *scanner) numberPlaces(col *meta.Column, codec int, p *pageRef, dict []place) ([]place, error) {
 	if dict == nil {
 		return nil, nil
 	}
@@ -129,16 +131,16 @@ func (s *scanner) numberPlaces(col *column, codec int, p *pageRef, dict []place)
 	if err != nil {
 		return nil, err
 	}
-	known := make(block, 4*blockHead) // that the numbers are checked against: only how many there are
-	binary.LittleEndian.PutUint32(known[4*blockValues:], uint32(len(dict)))
-	b, err := decode(col, codec, raw, known, false)
+	known := make(pages.Block, 4*pages.BlockHead) // that the numbers are checked against: only how many there are
+	binary.LittleEndian.PutUint32(known[4*pages.BlockValues:], uint32(len(dict)))
+	b, err := pages.Decode(col, codec, raw, known, false)
 	if err != nil {
 		return nil, nil //nolint:nilerr // reading a row reports it
 	}
-	all := make([]place, b.get(blockRows))
+	all := make([]place, b.Get(pages.BlockRows))
 	for i := range all {
-		if all[i].n = -1; b.null(i) == 0 {
-			all[i] = dict[b.u32(b.get(blockData)+4*i)]
+		if all[i].n = -1; b.Null(i) == 0 {
+			all[i] = dict[b.U32(b.Get(pages.BlockData)+4*i)]
 		}
 	}
 	return all, nil
@@ -195,7 +197,7 @@ func (d *Dataset) validPlaces(c, p int, n, size int64) bool {
 	if first == -1 {
 		return true
 	}
-	if col := &d.columns[c]; col.physical != physBytes || col.dtype != mem.Object || col.rep > 0 || col.why != "" {
+	if col := &d.columns[c]; col.Physical != meta.PhysBytes || col.DType != mem.Object || col.Rep > 0 || col.Why != "" {
 		return false
 	}
 	if first < 0 || n < 0 || n > int64(len(d.valueOff)) || first > int64(len(d.valueOff))-n {

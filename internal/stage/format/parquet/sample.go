@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/pages"
 )
 
 // wanted is the columns of the wanted fields, one a field (-1: there is none),
@@ -15,7 +16,7 @@ import (
 func (d *Dataset) wanted(fields []string, room []int) []int {
 	if fields == nil {
 		for c := range d.columns {
-			if d.columns[c].why == "" {
+			if d.columns[c].Why == "" {
 				room = append(room, c)
 			}
 		}
@@ -31,7 +32,7 @@ func (d *Dataset) wanted(fields []string, room []int) []int {
 // brought them.
 func (d *Dataset) stored(pick []int, i int) bool {
 	c := pick[i]
-	if c < 0 || c == d.label || d.columns[c].why != "" {
+	if c < 0 || c == d.label || d.columns[c].Why != "" {
 		return false
 	}
 	for _, before := range pick[:i] {
@@ -108,7 +109,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 		}
 	}
 	if lost == nil && len(r.raw) != r.used {
-		return errs.New(errs.Bug, "%d extents were handed in instead of %d", len(r.raw), r.used).At(r.where(-1, -1))
+		return errs.New(errs.Bug, "%d extents were passed in instead of %d", len(r.raw), r.used).At(r.where(-1, -1))
 	}
 	return lost
 }
@@ -131,19 +132,19 @@ func (r *rowReader) field(fields []string, pick []int, i int, s *format.Sample) 
 		e := errs.New(errs.MissingField, "a row has no column %q", fields[i]).At(r.where(-1, -1))
 		e.Where.Field = fields[i]
 		return format.Field{}, e.Try("%s", d.advice(fields[i]))
-	case d.columns[c].why != "":
+	case d.columns[c].Why != "":
 		return format.Field{}, d.refused(c).At(r.where(c, -1))
 	case c == d.label:
 		v := d.class[r.id : r.id+1]
 		return format.Field{
-			Name: d.columns[c].name, Int: v[0], IsInt: true, File: -1,
+			Name: d.columns[c].Name, Int: v[0], IsInt: true, File: -1,
 			Data: unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), 8),
 		}, nil
 	case d.stored(pick, i):
 		return r.read(c)
 	}
 	for j := range s.Fields { // an earlier field is the same column
-		if s.Fields[j].Name == d.columns[c].name {
+		if s.Fields[j].Name == d.columns[c].Name {
 			return s.Fields[j], nil
 		}
 	}
@@ -166,7 +167,7 @@ func (r *rowReader) read(c int) (format.Field, error) {
 		}
 	}
 	col := &d.columns[c]
-	f := format.Field{Name: col.name, File: int(d.groupFile[r.g]), Off: d.pageOff[first], Unpacked: true}
+	f := format.Field{Name: col.Name, File: int(d.groupFile[r.g]), Off: d.pageOff[first], Unpacked: true}
 	for p := first; p < end; p++ {
 		page, err := r.next(c, stretch(0, d.pageOff[p], d.pageLen[p]))
 		if err != nil {
@@ -179,7 +180,7 @@ func (r *rowReader) read(c int) (format.Field, error) {
 			return f, err
 		}
 	}
-	if col.fixed > 0 && len(f.Data) != col.fixed*col.dtype.Size() {
+	if col.Fixed > 0 && len(f.Data) != col.Fixed*col.DType.Size() {
 		return f, d.damaged(errors.New("a list of another length than the column's type says"), r.where(c, d.pageOff[first]))
 	}
 	return f, nil
@@ -187,7 +188,7 @@ func (r *rowReader) read(c int) (format.Field, error) {
 
 // value takes the extent of a value whose place the index has.
 func (r *rowReader) value(c int, v place) (format.Field, error) {
-	f := format.Field{Name: r.d.columns[c].name, File: int(r.d.groupFile[r.g]), Off: v.off}
+	f := format.Field{Name: r.d.columns[c].Name, File: int(r.d.groupFile[r.g]), Off: v.off}
 	if v.n < 0 {
 		return f, r.null(c, 1)
 	}
@@ -216,7 +217,7 @@ func (r *rowReader) next(c int, e format.Extent) ([]byte, error) {
 func (r *rowReader) part(f *format.Field, c, p, first int, page, dictRaw []byte) error {
 	d := r.d
 	col := &d.columns[c]
-	var dict block
+	var dict pages.Block
 	var err error
 	numbered := d.numbered(r.g, c, p)
 	if numbered {
@@ -229,36 +230,36 @@ func (r *rowReader) part(f *format.Field, c, p, first int, page, dictRaw []byte)
 		return d.damaged(err, r.where(c, d.pageOff[p]))
 	}
 	i := int(r.row - d.pageRow[p])
-	if !col.list() {
-		if b.null(i) != 0 {
+	if !col.List() {
+		if b.Null(i) != 0 {
 			return r.null(c, 1)
 		}
-		f.Data = b.value(i, page, dict)
-		if b.get(blockForm) == formViews {
-			pos := int64(b.u32(b.get(blockData) + 8*i))
+		f.Data = b.Value(i, page, dict)
+		if b.Get(pages.BlockForm) == pages.FormViews {
+			pos := int64(b.U32(b.Get(pages.BlockData) + 8*i))
 			f.Off, f.Unpacked = d.pageOff[p]+pos, false
 		}
 		return nil
 	}
-	starts := b.get(blockStarts)
-	rows := b.get(blockRows)
-	from, to, at := 0, b.u32(starts), rows // of a later page: what its first row does not begin
+	starts := b.Get(pages.BlockStarts)
+	rows := b.Get(pages.BlockRows)
+	from, to, at := 0, b.U32(starts), rows // of a later page: what its first row does not begin
 	if p == first {
-		from, to, at = b.u32(starts+4*i), b.u32(starts+4*i+4), i
+		from, to, at = b.U32(starts+4*i), b.U32(starts+4*i+4), i
 	}
-	if what := b.null(at); what != 0 {
+	if what := b.Null(at); what != 0 {
 		return r.null(c, what)
 	}
 	if p == first {
-		f.Data = b.items(from, to)
+		f.Data = b.Items(from, to)
 	} else {
-		f.Data = append(f.Data[:len(f.Data):len(f.Data)], b.items(from, to)...)
+		f.Data = append(f.Data[:len(f.Data):len(f.Data)], b.Items(from, to)...)
 	}
 	return nil
 }
 
 // dict is the block of the dictionary of a chunk.
-func (d *Dataset) dict(g, c int, raw []byte) (block, error) {
+func (d *Dataset) dict(g, c int, raw []byte) (pages.Block, error) {
 	at := g*len(d.columns) + c
 	return d.blocks.Get(^int64(at), func() ([]byte, error) {
 		page, _, done, err := d.whole(g, d.dictOff[at], d.dictLen[at], raw)
@@ -266,12 +267,12 @@ func (d *Dataset) dict(g, c int, raw []byte) (block, error) {
 			return nil, err
 		}
 		defer done()
-		return decodeDict(&d.columns[c], int(d.chunkCodec[at]), page)
+		return pages.DecodeDict(&d.columns[c], int(d.chunkCodec[at]), page)
 	})
 }
 
 // block is the block of page p, which has to have as many rows as the index says.
-func (d *Dataset) block(g, c, p int, raw []byte, dict block) (block, error) {
+func (d *Dataset) block(g, c, p int, raw []byte, dict pages.Block) (pages.Block, error) {
 	at := g*len(d.columns) + c
 	return d.blocks.Get(int64(p), func() ([]byte, error) {
 		page, read, done, err := d.whole(g, d.pageOff[p], d.pageLen[p], raw)
@@ -279,15 +280,15 @@ func (d *Dataset) block(g, c, p int, raw []byte, dict block) (block, error) {
 			return nil, err
 		}
 		defer done()
-		b, err := decode(&d.columns[c], int(d.chunkCodec[at]), page, dict, !read)
+		b, err := pages.Decode(&d.columns[c], int(d.chunkCodec[at]), page, dict, !read)
 		if err != nil {
 			return nil, err
 		}
-		if int64(b.get(blockRows)) != d.rowsOf(g, c, p) {
+		if int64(b.Get(pages.BlockRows)) != d.rowsOf(g, c, p) {
 			return nil, errors.New("it has another number of rows than it had when it was indexed")
 		}
-		if head := d.columns[c].list() && b.u32(b.get(blockStarts)) > 0; head && d.pageFlags[p]&flagMid == 0 {
-			return nil, errors.New("it begins within a row, and did not when it was indexed")
+		if head := d.columns[c].List() && b.U32(b.Get(pages.BlockStarts)) > 0; head && d.pageFlags[p]&flagMid == 0 {
+			return nil, errors.New("it begins within a row, but did not when it was indexed")
 		}
 		return b, nil
 	})
@@ -297,7 +298,7 @@ func (d *Dataset) block(g, c, p int, raw []byte, dict block) (block, error) {
 func (r *rowReader) where(c int, off int64) errs.Where {
 	w := errs.Where{Shard: string(r.d.x.AppendPath(int(r.d.groupFile[r.g]), nil)), Offset: errs.Known(off), Sample: errs.Known(r.id)}
 	if c >= 0 {
-		w.Field = r.d.columns[c].name
+		w.Field = r.d.columns[c].Name
 	}
 	return w
 }
@@ -307,7 +308,7 @@ func (d *Dataset) damaged(err error, at errs.Where) error {
 		return err
 	}
 	g := d.group(at.Sample.Or(-1))
-	return errs.New(errs.Damaged, "column %q of row group %d can not be decoded", at.Field, d.inFile(g)).At(at).Because(err).
+	return errs.New(errs.Damaged, "cannot decode column %q of row group %d", at.Field, d.inFile(g)).At(at).Because(err).
 		Try("fetch or write the file again")
 }
 
@@ -326,7 +327,7 @@ func (d *Dataset) firstGroup(g int) int {
 
 // null is the error of a row that has no value, or a null in its list.
 func (r *rowReader) null(c int, what byte) error {
-	name, first, group := r.d.columns[c].name, r.d.firstGroup(r.g), r.d.inFile(r.g)
+	name, first, group := r.d.columns[c].Name, r.d.firstGroup(r.g), r.d.inFile(r.g)
 	row := r.id - r.d.groupFirst[first]
 	e := errs.New(errs.MissingField, "column %q is null in row %d of the file (row group %d)", name, row, group)
 	if what == 2 {

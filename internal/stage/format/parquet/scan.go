@@ -9,43 +9,45 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/meta"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/pages"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // scan finds the pages of one file.
 func scan(ctx context.Context, src source.Source, obj source.Info) (*part, error) {
-	f, err := readFooter(ctx, src, obj)
+	f, err := meta.ReadFooter(ctx, src, obj)
 	if err != nil {
 		return nil, err
 	}
-	hf, err := f.features()
+	hf, err := f.Features()
 	if err != nil {
 		e := errs.From(err)
 		e.Where.Shard = obj.Name
 		return nil, e
 	}
-	p := &part{obj: obj, columns: f.columns, hf: hf}
+	p := &part{obj: obj, columns: f.Columns, hf: hf}
 	for i := range p.columns {
 		c := &p.columns[i]
-		if n := p.hf[c.name].Length; c.list() && n > 0 && n < 1<<24 {
-			c.fixed = n
+		if n := p.hf[c.Name].Length; c.List() && n > 0 && n < 1<<24 {
+			c.Fixed = n
 		}
 	}
-	arrowLists(f.arrow, p.columns)
-	s := scanner{ctx: ctx, src: src, obj: obj, end: f.end}
-	for g := range f.groups {
-		chunks := make([]chunkRef, len(f.columns))
-		for c := range f.columns {
-			if chunks[c], err = s.chunk(&f.columns[c], &f.groups[g].chunks[c], f.groups[g].rows); err != nil {
+	meta.ArrowLists(f.Arrow, p.columns)
+	s := scanner{ctx: ctx, src: src, obj: obj, end: f.End}
+	for g := range f.Groups {
+		chunks := make([]chunkRef, len(f.Columns))
+		for c := range f.Columns {
+			if chunks[c], err = s.chunk(&f.Columns[c], &f.Groups[g].Chunks[c], f.Groups[g].Rows); err != nil {
 				e := *errs.From(err)
 				if e.Code == errs.Damaged {
-					e.What = fmt.Sprintf("column %q of row group %d: %s", f.columns[c].name, g, e.What)
-					e.Where.Field = f.columns[c].name
+					e.What = fmt.Sprintf("column %q of row group %d: %s", f.Columns[c].Name, g, e.What)
+					e.Where.Field = f.Columns[c].Name
 				}
 				return nil, &e
 			}
 		}
-		p.rows, p.chunks = append(p.rows, f.groups[g].rows), append(p.chunks, chunks)
+		p.rows, p.chunks = append(p.rows, f.Groups[g].Rows), append(p.chunks, chunks)
 	}
 	return p, s.apart()
 }
@@ -65,7 +67,7 @@ type scanner struct {
 }
 
 func (s *scanner) damaged(off int64, why string, a ...any) error {
-	return damagedAt(s.obj, off, why, a...)
+	return meta.DamagedAt(s.obj, off, why, a...)
 }
 
 // apart says whether no two chunks share bytes.
@@ -73,75 +75,75 @@ func (s *scanner) apart() error {
 	slices.SortFunc(s.spans, func(a, b span) int { return cmp.Compare(a.off, b.off) })
 	for i := 1; i < len(s.spans); i++ {
 		if s.spans[i].off < s.spans[i-1].end {
-			return s.damaged(s.spans[i].off, "the pages of two columns lie in the same place")
+			return s.damaged(s.spans[i].off, "the pages of two columns overlap")
 		}
 	}
 	return nil
 }
 
 // chunk finds the pages of one chunk.
-func (s *scanner) chunk(col *column, c *chunk, rows int64) (chunkRef, error) {
-	start := c.start()
+func (s *scanner) chunk(col *meta.Column, c *meta.Chunk, rows int64) (chunkRef, error) {
+	start := c.Start()
 	switch {
-	case c.codec == codecLZO || c.codec < 0 || c.codec > codecLZ4:
-		if col.why == "" {
-			return chunkRef{}, errs.New(errs.Unsupported, "column %q is compressed by codec %d (3: LZO)", col.name, c.codec).
-				At(errs.Where{Shard: s.obj.Name, Field: col.name, Offset: errs.Known(start)}).Try("write it with zstd, snappy, gzip, lz4, brotli or none")
+	case c.Codec == pages.CodecLZO || c.Codec < 0 || c.Codec > pages.CodecLZ4:
+		if col.Why == "" {
+			return chunkRef{}, errs.New(errs.Unsupported, "column %q is compressed by codec %d (3: LZO)", col.Name, c.Codec).
+				At(errs.Where{Shard: s.obj.Name, Field: col.Name, Offset: errs.Known(start)}).Try("write it with zstd, snappy, gzip, lz4, brotli or none")
 		}
-	case c.values < 0 || col.rep == 0 && c.values != rows || col.rep > 0 && c.values < rows:
-		return chunkRef{}, s.damaged(start, "it has %d values for %d rows", c.values, rows)
-	case c.values == 0 && (c.packed == 0 || rows == 0): // some write a dictionary of nothing
+	case c.Values < 0 || col.Rep == 0 && c.Values != rows || col.Rep > 0 && c.Values < rows:
+		return chunkRef{}, s.damaged(start, "it has %d values for %d rows", c.Values, rows)
+	case c.Values == 0 && (c.Packed == 0 || rows == 0): // some write a dictionary of nothing
 		return chunkRef{}, nil
-	case start < 4 || c.packed < 0 || start > s.end || c.packed > s.end-start:
-		return chunkRef{}, s.damaged(max(start, 0), "its %d bytes do not lie in front of the footer", c.packed)
+	case start < 4 || c.Packed < 0 || start > s.end || c.Packed > s.end-start:
+		return chunkRef{}, s.damaged(max(start, 0), "its %d bytes do not end before the footer", c.Packed)
 	}
-	end := start + c.packed
+	end := start + c.Packed
 	s.spans = append(s.spans, span{start, end})
-	ref := chunkRef{codec: int32(c.codec)}
-	if col.why != "" {
+	ref := chunkRef{codec: int32(c.Codec)}
+	if col.Why != "" {
 		return ref, nil // it will not be read
 	}
 	find := s.walk
-	if c.length > 0 {
+	if c.Length > 0 {
 		find = s.indexed
 	}
 	ref, err := find(col, c, rows, ref, start, end)
 	if err == nil {
 		err = s.places(col, &ref, rows)
 	}
-	if err != nil || col.side {
+	if err != nil || col.Side {
 		return ref, err // no path beside a picture is delivered unasked
 	}
 	var told bool
-	if ref.absent, told = c.counted(col, rows); !told {
-		ref.absent, err = s.count(col, int(c.codec), ref.pages)
+	if ref.absent, told = counted(c, col, rows); !told {
+		ref.absent, err = s.count(col, int(c.Codec), ref.pages)
 	}
 	return ref, err
 }
 
 // indexed takes the places of pages from the offset index that the writer left.
-func (s *scanner) indexed(col *column, c *chunk, rows int64, ref chunkRef, start, end int64) (chunkRef, error) {
-	raw, err := format.Read(s.ctx, s.src, s.obj, c.at, c.length)
+func (s *scanner) indexed(col *meta.Column, c *meta.Chunk, rows int64, ref chunkRef, start, end int64) (chunkRef, error) {
+	raw, err := format.Read(s.ctx, s.src, s.obj, c.At, c.Length)
 	if err != nil {
 		return ref, err
 	}
-	t := &thrift{p: raw}
-	t.fields(0, func(id int64, typ byte) bool {
-		if id != 1 || typ != thriftList {
+	t := &meta.Thrift{P: raw}
+	t.Fields(0, func(id int64, typ byte) bool {
+		if id != 1 || typ != meta.ThriftList {
 			return false
 		}
-		t.list(0, thriftStruct, func() {
+		t.List(0, meta.ThriftStruct, func() {
 			p := pageRef{off: -1, n: -1, row: -1}
-			t.fields(1, func(id int64, typ byte) bool {
+			t.Fields(1, func(id int64, typ byte) bool {
 				switch {
-				case !isInt(typ):
+				case !meta.IsInt(typ):
 					return false
 				case id == 1:
-					p.off = t.int()
+					p.off = t.Int()
 				case id == 2:
-					p.n = t.int()
+					p.n = t.Int()
 				case id == 3:
-					p.row = t.int()
+					p.row = t.Int()
 				default:
 					return false
 				}
@@ -151,13 +153,13 @@ func (s *scanner) indexed(col *column, c *chunk, rows int64, ref chunkRef, start
 		})
 		return true
 	})
-	if t.err != nil || len(ref.pages) == 0 {
-		return ref, s.damaged(c.at, "its offset index can not be read")
+	if t.Err != nil || len(ref.pages) == 0 {
+		return ref, s.damaged(c.At, "cannot read its offset index")
 	}
 	at, row := start, int64(0)
 	for i, p := range ref.pages {
 		if p.off < at || p.n < 1 || p.n > end-p.off || p.off > end || i == 0 && p.row != 0 || p.row < row || p.row > rows {
-			return ref, s.damaged(c.at, "page %d of its offset index (%d bytes at %d, from row %d on) makes no sense", i, p.n, p.off, p.row)
+			return ref, s.damaged(c.At, "page %d of its offset index (%d bytes at %d, from row %d on) makes no sense", i, p.n, p.off, p.row)
 		}
 		at, row = p.off+p.n, p.row
 	}
@@ -167,32 +169,32 @@ func (s *scanner) indexed(col *column, c *chunk, rows int64, ref chunkRef, start
 		if err != nil {
 			return ref, err
 		}
-		if h.kind != pageDict || int64(h.length+h.packed) > ref.dictLen {
-			return ref, s.damaged(start, "a page of kind %d stands where the dictionary should", h.kind)
+		if h.Kind != pages.KindDict || int64(h.Length+h.Packed) > ref.dictLen {
+			return ref, s.damaged(start, "found a page of kind %d where the dictionary should be", h.Kind)
 		}
-		ref.dictLen = int64(h.length + h.packed)
+		ref.dictLen = int64(h.Length + h.Packed)
 	}
 	return ref, nil
 }
 
 // walk steps from the header of one page to the next.
-func (s *scanner) walk(col *column, c *chunk, rows int64, ref chunkRef, start, end int64) (chunkRef, error) {
+func (s *scanner) walk(col *meta.Column, c *meta.Chunk, rows int64, ref chunkRef, start, end int64) (chunkRef, error) {
 	var row, values int64
-	for at := start; at < end && values < c.values; {
+	for at := start; at < end && values < c.Values; {
 		h, err := s.header(at, end)
 		if err != nil {
 			return ref, err
 		}
-		n := int64(h.length) + int64(h.packed)
+		n := int64(h.Length) + int64(h.Packed)
 		if n > end-at {
 			return ref, s.damaged(at, "a page of %d bytes does not fit into its column's %d", n, end-start)
 		}
 		switch {
-		case h.kind == pageDict && ref.dictLen == 0 && len(ref.pages) == 0:
+		case h.Kind == pages.KindDict && ref.dictLen == 0 && len(ref.pages) == 0:
 			ref.dict, ref.dictLen = at, n
-		case h.kind == pageDict:
+		case h.Kind == pages.KindDict:
 			return ref, s.damaged(at, "there is a second dictionary")
-		case h.holds():
+		case h.Holds():
 			begun, mid, err := s.rows(col, c, &h, at, n)
 			if err != nil {
 				return ref, err
@@ -204,63 +206,63 @@ func (s *scanner) walk(col *column, c *chunk, rows int64, ref chunkRef, start, e
 			if mid {
 				p.flags |= flagMid
 			}
-			if !h.dictionary() {
+			if !h.Dictionary() {
 				p.flags |= flagPlain
 			}
-			if h.values > 0 {
+			if h.Values > 0 {
 				ref.pages = append(ref.pages, p)
 			}
-			row, values = row+begun, values+int64(h.values)
+			row, values = row+begun, values+int64(h.Values)
 		}
 		at += n
 	}
-	if row != rows || values != c.values {
-		return ref, s.damaged(start, "its pages have %d rows and %d values, instead of %d and %d", row, values, rows, c.values)
+	if row != rows || values != c.Values {
+		return ref, s.damaged(start, "its pages have %d rows and %d values, instead of %d and %d", row, values, rows, c.Values)
 	}
 	return ref, nil
 }
 
 // rows is how many rows begin in a page, and whether its first value continues one.
 // For lists in pages of the first version only the levels tell.
-func (s *scanner) rows(col *column, c *chunk, h *pageHeader, at, n int64) (begun int64, mid bool, err error) {
+func (s *scanner) rows(col *meta.Column, c *meta.Chunk, h *pages.Header, at, n int64) (begun int64, mid bool, err error) {
 	switch {
-	case col.rep == 0:
-		return int64(h.values), false, nil
-	case h.kind == pageDataV2:
-		return int64(h.rows), false, nil
+	case col.Rep == 0:
+		return int64(h.Values), false, nil
+	case h.Kind == pages.KindDataV2:
+		return int64(h.Rows), false, nil
 	}
-	m, err := s.levels(col, int(c.codec), h, at, n)
+	m, err := s.levels(col, int(c.Codec), h, at, n)
 	if err != nil {
 		return 0, false, err
 	}
-	for _, r := range m.reps {
+	for _, r := range m.Reps {
 		if r == 0 {
 			begun++
 		}
 	}
-	return begun, len(m.reps) > 0 && m.reps[0] != 0, nil
+	return begun, len(m.Reps) > 0 && m.Reps[0] != 0, nil
 }
 
 // header reads the header of the page at off, which ends before end.
-func (s *scanner) header(off, end int64) (pageHeader, error) {
+func (s *scanner) header(off, end int64) (pages.Header, error) {
 	for window := int64(8 << 10); ; window *= 16 {
 		most := min(window, end-off)
 		if off < s.at || off+min(256, most) > s.at+int64(len(s.buf)) || window > 8<<10 {
 			raw, err := format.Read(s.ctx, s.src, s.obj, off, most)
 			if err != nil {
-				return pageHeader{}, err
+				return pages.Header{}, err
 			}
 			s.buf, s.at = raw, off
 		}
-		h, err := parseHeader(s.buf[off-s.at:])
+		h, err := pages.ParseHeader(s.buf[off-s.at:])
 		switch {
 		case err == nil:
 			return h, nil
-		case errors.Is(err, errShort) && off+most > s.at+int64(len(s.buf)):
+		case errors.Is(err, meta.ErrShort) && off+most > s.at+int64(len(s.buf)):
 			s.buf = nil // a read in the middle of the buffer was cut
 			window /= 16
-		case !errors.Is(err, errShort) || most == end-off || window > maxHeader:
-			e := errs.From(s.damaged(off, "the header of a page can not be read"))
+		case !errors.Is(err, meta.ErrShort) || most == end-off || window > pages.MaxHeader:
+			e := errs.From(s.damaged(off, "cannot read the header of a page"))
 			return h, e.Because(err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet/meta"
 	"github.com/stoker-data/stoker/internal/stage/index"
 )
 
@@ -19,15 +20,15 @@ func open(x *index.Index) *Dataset {
 	}
 	names, paths, whys, spec := x.Strings(columnName), x.Strings(columnPath), x.Strings(columnWhy), x.Int32s(columnSpec)
 	n := names.Len()
-	if paths.Len() != n || whys.Len() != n || len(spec) != n*columnInts {
+	if paths.Len() != n || whys.Len() != n || len(spec) != n*meta.ColumnInts {
 		return d // valid says no
 	}
 	for i := range n {
-		s := spec[i*columnInts:]
-		d.columns = append(d.columns, column{
-			name: string(names.At(i)), path: strings.Split(string(paths.At(i)), "\x00"), why: string(whys.At(i)),
-			physical: int(s[0]), width: int(s[1]), dtype: mem.DType(s[2]), def: int(s[3]), rep: int(s[4]), listDef: int(s[5]), fixed: int(s[6]),
-			text: s[7] != 0, side: s[8] != 0,
+		s := spec[i*meta.ColumnInts:]
+		d.columns = append(d.columns, meta.Column{
+			Name: string(names.At(i)), Path: strings.Split(string(paths.At(i)), "\x00"), Why: string(whys.At(i)),
+			Physical: int(s[0]), Width: int(s[1]), DType: mem.DType(s[2]), Def: int(s[3]), Rep: int(s[4]), ListDef: int(s[5]), Fixed: int(s[6]),
+			Text: s[7] != 0, Side: s[8] != 0,
 		})
 	}
 	if at := x.Int32s(labelOf); len(at) == 1 {
@@ -48,7 +49,7 @@ func (d *Dataset) valid() bool {
 		return false
 	}
 	for i := range d.columns {
-		if !d.columns[i].valid() {
+		if !d.columns[i].Valid() {
 			return false
 		}
 	}
@@ -66,29 +67,6 @@ func (d *Dataset) valid() bool {
 	return true
 }
 
-// valid says whether the numbers of a column fit each other.
-func (c *column) valid() bool {
-	widths := [...]int{physBool: 0, physInt32: 4, physInt64: 8, physInt96: 12, physFloat: 4, physDouble: 8, physBytes: 0, physFixed: c.width}
-	if c.physical < 0 || c.physical >= len(widths) || c.width != widths[c.physical] || c.width < 0 || c.width > 1<<24 || c.dtype > mem.Float16 ||
-		c.def < 0 || c.def > 255 || c.rep < 0 || c.fixed < 0 || c.listDef < 0 || c.listDef > c.def {
-		return false
-	}
-	object := c.dtype == mem.Object
-	switch {
-	case c.why != "":
-		return true
-	case c.rep > 1 || c.rep == 1 && (object || c.listDef < 1) || c.physical == physFixed && c.width < 1:
-		return false
-	case c.physical == physBool:
-		return c.dtype == mem.Bool
-	case c.physical == physBytes:
-		return object
-	case c.physical == physFixed:
-		return object || c.dtype == mem.Float16 && c.width == 2
-	}
-	return !object && c.dtype.Size() <= c.width
-}
-
 func (d *Dataset) validChunk(g, c int, size int64) bool {
 	at := g*len(d.columns) + c
 	lo, hi := d.chunkPage[at], d.chunkPage[at+1]
@@ -96,7 +74,7 @@ func (d *Dataset) validChunk(g, c int, size int64) bool {
 		return false
 	}
 	rows := d.groupFirst[g+1] - d.groupFirst[g]
-	if d.columns[c].why == "" && rows > 0 && (hi == lo || d.pageRow[lo] != 0) {
+	if d.columns[c].Why == "" && rows > 0 && (hi == lo || d.pageRow[lo] != 0) {
 		return false
 	}
 	inside := func(off, n int64) bool { return off >= 0 && n >= 0 && off <= size && n <= size-off }

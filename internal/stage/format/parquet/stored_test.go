@@ -46,11 +46,11 @@ func TestForgedIndex(t *testing.T) {
 		"label":          func(d *Dataset) { d.label = 99 },
 		"classes":        func(d *Dataset) { d.class = d.class[1:] },
 		"no columns":     func(d *Dataset) { d.columns = nil },
-		"physical":       func(d *Dataset) { d.columns[0].physical = 99 },
-		"width":          func(d *Dataset) { d.columns[2].width = 1 },
-		"type":           func(d *Dataset) { d.columns[0].dtype = 1 },
-		"level":          func(d *Dataset) { d.columns[3].listDef = 0 },
-		"lists in lists": func(d *Dataset) { d.columns[3].rep = 2 },
+		"physical":       func(d *Dataset) { d.columns[0].Physical = 99 },
+		"width":          func(d *Dataset) { d.columns[2].Width = 1 },
+		"type":           func(d *Dataset) { d.columns[0].DType = 1 },
+		"level":          func(d *Dataset) { d.columns[3].ListDef = 0 },
+		"lists in lists": func(d *Dataset) { d.columns[3].Rep = 2 },
 	} {
 		forged := open(d.x)
 		forge(forged)

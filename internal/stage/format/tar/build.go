@@ -11,7 +11,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/format/packed"
+	"github.com/stoker-data/stoker/internal/stage/format/compressed"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -103,7 +103,7 @@ func (sh *shard) unique() error {
 	return errs.New(errs.Damaged, "duplicate keys: sample %q begins at offset %d of the shard and comes again at offset %d",
 		sh.key(twice), sh.off[sh.first[before]]-blockLen, sh.off[m]-blockLen).
 		At(errs.Where{Shard: sh.obj.Name, Member: string(sh.name.At(int(m))), Offset: errs.Known(sh.off[m] - blockLen)}).
-		Try("the members of a sample have to follow each other; write the shard from a sorted list of files (tar --sort=name)")
+		Try("the members of a sample must follow each other; write the shard from a sorted list of files (tar --sort=name)")
 }
 
 func (sh *shard) key(i int) []byte { return sh.name.At(int(sh.first[i]))[:sh.keyLen[i]] }
@@ -118,7 +118,7 @@ func (d *Dataset) kept(i int, obj source.Info) *shard {
 	}
 	from, to := d.x.Int64s(shardFirst)[i], d.x.Int64s(shardFirst)[i+1]
 	mfrom, mto := d.first[from], d.first[to]
-	sh := &shard{obj: obj, skipped: d.x.Int64s(shardSkip)[i], links: d.x.Int64s(shardLinks)[i], points: d.packed.Points(i)}
+	sh := &shard{obj: obj, skipped: d.x.Int64s(shardSkip)[i], links: d.x.Int64s(shardLinks)[i], points: d.compressed.Points(i)}
 	no := make(map[int32]int32)
 	for m := mfrom; m < mto; m++ {
 		f, known := no[d.field[m]]
@@ -147,8 +147,8 @@ type columns struct {
 	first, off, length, head []int64
 	shard, keyLen, field     []int32
 	no                       map[string]int32
-	points                   []*packed.Points
-	sizes                    []int64 // of shards, where they are not packed
+	points                   []*compressed.Points
+	sizes                    []int64 // of shards, where they are not compressed
 }
 
 func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
@@ -171,7 +171,7 @@ func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
 			e.What = "there is no sample in any of the shards"
 		}
 		if b.Meta.Skipped > 0 {
-			return e.Try("%d members are no data: folders, links, hidden ones and those whose names have no dot; a sample is written as 0001.jpg and 0001.cls", b.Meta.Skipped)
+			return e.Try("%d members are not data: folders, links, hidden ones and those whose names have no dot; a sample is written as 0001.jpg and 0001.cls", b.Meta.Skipped)
 		}
 		return e.Try("a sample is written as members 0001.jpg, 0001.cls and so on")
 	}
@@ -213,7 +213,7 @@ func (c *columns) append(no int32, sh *shard) {
 }
 
 // write adds the columns. Offsets and hashes of headers are not what the data
-// is: they differ where it was packed at another time.
+// is: they differ where it was compressed at another time.
 func (c *columns) write(b *index.Builder) {
 	b.Int64s(shardFirst, c.shardFirst, index.Identity)
 	b.Int64s(shardSkip, c.skip, index.Aside)
@@ -227,8 +227,8 @@ func (c *columns) write(b *index.Builder) {
 	b.Int64s(memberSize, c.length, index.Identity)
 	b.Int64s(memberHead, c.head, index.Aside)
 	b.Strings(fieldName, &c.fields, index.Aside)
-	if slices.ContainsFunc(c.points, func(p *packed.Points) bool { return p != nil }) {
-		packed.Write(b, c.points, c.sizes)
+	if slices.ContainsFunc(c.points, func(p *compressed.Points) bool { return p != nil }) {
+		compressed.Write(b, c.points, c.sizes)
 	}
 }
 
@@ -241,7 +241,7 @@ func valid(x *index.Index) bool {
 	switch {
 	case samples < 1, int64(len(d.first)) != samples+1, int64(len(d.keyLen)) != samples, int64(len(d.shard)) != samples,
 		int64(len(d.off)) != members, int64(len(d.size)) != members, int64(len(d.head)) != members, int64(len(d.field)) != members,
-		d.packed != nil && !d.packed.Valid(), len(starts) != x.Files()+1, len(x.Int64s(shardSkip)) != x.Files(), len(x.Int64s(shardLinks)) != x.Files(),
+		d.compressed != nil && !d.compressed.Valid(), len(starts) != x.Files()+1, len(x.Int64s(shardSkip)) != x.Files(), len(x.Int64s(shardLinks)) != x.Files(),
 		!x.Watched(),
 		!rising(starts, samples, 0), !rising(d.first, members, 1):
 		return false

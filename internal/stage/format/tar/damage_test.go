@@ -74,7 +74,7 @@ func TestCut(t *testing.T) {
 		d, err := tar.Open(ctx, stagetest.Bytes(data[:at]), []string{"s3://x.tar"}, tar.Options{Store: &index.Store{}})
 		if err == nil {
 			_ = d.Close()
-			t.Fatalf("cut at %d and nobody knows", at)
+			t.Fatalf("cut at %d: no error", at)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestNotTheEnd(t *testing.T) {
 		}
 		path := s.put(t, "x.tar", c.data)
 		_, err := s.try(path)
-		damaged(t, err, path, "something behind its end", c.off)
+		damaged(t, err, path, "something after its end", c.off)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestFlippedHeaderAtIndexing(t *testing.T) {
 				if err == nil {
 					_ = d.Close()
 					if i < 148 || i >= 156 || data[header+i] != ' ' && data[header+i] != 0 {
-						t.Fatalf("bit %d of byte %d of the header at %d is wrong and nobody knows", bit, i, header)
+						t.Fatalf("bit %d of byte %d of the header at %d is wrong: no error", bit, i, header)
 					}
 				}
 				data[header+i] ^= 1 << bit
@@ -233,8 +233,8 @@ func TestOddHeaders(t *testing.T) {
 		{"negative", join(header("a.x", '0', "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")), "the size is -1"},
 		{"too large", join(header("a.x", '0', "\x81\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03")), "too large"},
 		{"largest", join(header("a.x", '0', "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff")), "inside this member"},
-		{"not octal", join(header("a.x", '0', "00000000009")), "no octal number"},
-		{"behind a zero", join(header("a.x", '0', "\x0000000000003"), padded("abc")), "no octal number"},
+		{"not octal", join(header("a.x", '0', "00000000009")), "not an octal number"},
+		{"after a zero", join(header("a.x", '0', "\x0000000000003"), padded("abc")), "not an octal number"},
 		{"beyond", join(header("a.x", '0', huge)), "inside this member"},
 		{"spaces", join(header("a.x", '0', "         3 "), padded("abc")), "a:abc"},
 		{"old", join(header("a.x", 0, "00000000003"), padded("abc")), "a:abc"},
@@ -255,7 +255,7 @@ func TestOddHeaders(t *testing.T) {
 		{"pax no number", join(append(header("p", 'x', "6"), padded("abcdef")...), header("a.x", '0', zero)), "no length"},
 		{"pax huge", join(header("p", 'x', "00010000001")), "an extended header of 2097153 bytes"},
 		{"long name beyond", join(header("l", 'L', "00003000000")), "inside an extended header"},
-		{"nothing behind pax", join(pax("path=a")), "where the member of an extended header should be"},
+		{"nothing after pax", join(pax("path=a")), "where the member of an extended header should be"},
 		{"sparse", join(header("a.x", 'S', zero)), "sparse"},
 		{"pax sparse", join(pax("GNU.sparse.major=1"), header("a.x", '0', zero)), "sparse"},
 		{"many volumes", join(header("a.x", 'M', zero)), "divided"},

@@ -57,10 +57,10 @@ func decode(h []byte) (block, error) {
 	field := bytes.TrimRight(h[148:156], "\x00 ")
 	want, err := number(field)
 	if err != nil || bytes.IndexByte(field, 0) >= 0 {
-		return block{}, fmt.Errorf("the checksum of the header is %q, which is no octal number", field)
+		return block{}, fmt.Errorf("the checksum of the header is %q, which is not an octal number", field)
 	}
 	if unsigned, signed := sums(h); want != unsigned && want != signed {
-		return block{}, fmt.Errorf("the checksum of the header is %d, the header says %d", unsigned, want)
+		return block{}, fmt.Errorf("the checksum of the header is %d, but the header says %d", unsigned, want)
 	}
 	b := block{typ: h[156], name: text(h[:100])}
 	if b.size, err = number(h[124:136]); err != nil {
@@ -108,7 +108,7 @@ func number(field []byte) (int64, error) {
 	}
 	n, err := strconv.ParseUint(s, 8, 63)
 	if err != nil { // or it follows a zero: Python's reader finds nothing, Go's a number
-		return 0, fmt.Errorf("%q is no octal number", field)
+		return 0, fmt.Errorf("%q is not an octal number", field)
 	}
 	return int64(n), nil
 }

@@ -79,8 +79,8 @@ func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []form
 	var spans [8]span
 	shard := int(d.shard[id])
 	for _, r := range d.spans(id, d.choose(id, fields, room[:0]), spans[:0]) {
-		if d.packed.Packed(shard) {
-			dst = append(dst, d.packed.Extent(shard, r.off, r.end-r.off))
+		if d.compressed.Compressed(shard) {
+			dst = append(dst, d.compressed.Extent(shard, r.off, r.end-r.off))
 		} else {
 			dst = append(dst, format.Extent{File: shard, Off: r.off, Len: r.end - r.off})
 		}
@@ -107,10 +107,10 @@ func (d *Dataset) spans(id int64, pick []int64, dst []span) []span {
 	return dst
 }
 
-// unpack is the bytes of the spans of a packed shard, of those of their extents.
+// unpack is the bytes of the spans of a compressed shard, of those of their extents.
 func (d *Dataset) unpack(id int64, pick []int64, raw [][]byte) ([][]byte, error) {
 	shard := int(d.shard[id])
-	if !d.packed.Packed(shard) {
+	if !d.compressed.Compressed(shard) {
 		return raw, nil
 	}
 	var room [8]span
@@ -119,7 +119,7 @@ func (d *Dataset) unpack(id int64, pick []int64, raw [][]byte) ([][]byte, error)
 		if i >= len(raw) {
 			break // slice finds out
 		}
-		p, err := d.packed.Unpack(shard, r.off, r.end-r.off, raw[i])
+		p, err := d.compressed.Unpack(shard, r.off, r.end-r.off, raw[i])
 		if err != nil {
 			e := *errs.From(err)
 			e.Where.Sample = errs.Known(id)
@@ -130,11 +130,11 @@ func (d *Dataset) unpack(id int64, pick []int64, raw [][]byte) ([][]byte, error)
 	return out, nil
 }
 
-// stored is the offset in the stored file of what is at off in an archive: in a packed
+// stored is the offset in the stored file of what is at off in an archive: in a compressed
 // file, where the bytes begin from which it is unpacked.
 func (d *Dataset) stored(shard int, off int64) int64 {
-	if d.packed.Packed(shard) {
-		return d.packed.Extent(shard, off, 1).Off
+	if d.compressed.Compressed(shard) {
+		return d.compressed.Extent(shard, off, 1).Off
 	}
 	return off
 }
@@ -226,7 +226,7 @@ func (d *Dataset) slice(id int64, pick []int64, raw [][]byte, s *format.Sample) 
 			Name: view(d.fields.At(int(d.field[m]))), Data: raw[at][head+blockLen : end-start : end-start],
 			File: int(d.shard[id]), Member: d.name.At(int(m)), Off: d.off[m],
 		}
-		if d.packed.Packed(f.File) {
+		if d.compressed.Compressed(f.File) {
 			f.Off, f.Unpacked = d.stored(f.File, d.off[m]-blockLen), true
 		}
 		if pick == nil {
@@ -261,7 +261,7 @@ func (d *Dataset) where(id, m int64) errs.Where {
 // the size and time of its shard are.
 func (d *Dataset) altered(id, m int64, h []byte) error {
 	e := errs.New(errs.Damaged, "the header of a member is not the one that was indexed").At(d.where(id, m)).
-		Try("the shard's size and time are what they were, so that its disk or memory is to blame; fetch the shard again")
+		Try("the shard's size and time have not changed, so its disk or memory is to blame; fetch the shard again")
 	if _, err := decode(h); err != nil {
 		return e.Because(err)
 	}
@@ -285,7 +285,7 @@ func advice(field string, have []string) string {
 			return "did you mean \"" + near + "\"?"
 		}
 	}
-	return "ask for one of the fields there are; a;b takes the first of several that is there"
+	return "ask for one of these fields; a;b takes the first that is there"
 }
 
 // Check says, before the first sample is read, whether each of these fields is

@@ -8,7 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/stage/format/packed"
+	"github.com/stoker-data/stoker/internal/stage/format/compressed"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -37,7 +37,7 @@ type shard struct {
 	fields  []string
 	skipped int64 // members that are not data
 	links   int64 // of them: hard links with the name of a field of a sample
-	points  *packed.Points
+	points  *compressed.Points
 }
 
 // scanner reads the headers of one shard, and of the bodies only what is in the same
@@ -45,7 +45,7 @@ type shard struct {
 type scanner struct {
 	ctx context.Context
 	obj source.Info
-	win *packed.Window
+	win *compressed.Window
 	out *shard
 	off int64 // of the header that is looked at
 
@@ -62,7 +62,7 @@ type scanner struct {
 
 // scan indexes one shard, or says what is wrong with it.
 func scan(ctx context.Context, src source.Source, obj source.Info, progress func(read int64)) (*shard, error) {
-	win, err := packed.NewWindow(ctx, src, obj)
+	win, err := compressed.NewWindow(ctx, src, obj)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func scan(ctx context.Context, src source.Source, obj source.Info, progress func
 // unique says whether a key comes again, and where in the stored file.
 func (s *scanner) unique() error {
 	err := s.out.unique()
-	if err == nil || !s.win.Packed() {
+	if err == nil || !s.win.Compressed() {
 		return err
 	}
 	e := *errs.From(err)
@@ -116,7 +116,7 @@ func (s *scanner) next() (done bool, err error) {
 	case left == 0 && s.off == 0:
 		return false, s.damaged(0, "", "the file is empty")
 	case left == 0:
-		return false, s.damaged(s.off, "", "the end of the archive is missing; it was cut behind a member, and nobody knows how many are gone")
+		return false, s.damaged(s.off, "", "the end of the archive is missing; it was cut after a member, and the number of missing members is unknown")
 	case left < blockLen && s.off == 0:
 		return false, s.notTar(h, errors.New("it ends inside a header"))
 	case left < blockLen:
@@ -183,7 +183,7 @@ func (s *scanner) end() error {
 		}
 		for i, c := range p {
 			if c != 0 {
-				return s.damaged(s.off+int64(i), "", "there is something behind its end; if archives were put together with cat, write them with tar --concatenate")
+				return s.damaged(s.off+int64(i), "", "there is something after its end; if archives were joined with cat, write them with tar --concatenate")
 			}
 		}
 		s.off += int64(len(p))
@@ -282,7 +282,7 @@ func (s *scanner) add(b *block, key, field string, body, sum int64) error {
 	}
 	if s.lastUse[no] == sample {
 		return s.damaged(s.off, b.name, "sample %q has the field %q twice, at offset %d and here", key, field, s.lastOff[no]).
-			Try("field names are what follows the first dot of a member's name, without regard to case; give every sample a name of its own")
+			Try("the field name is what follows the first dot of a member's name, ignoring case; give every sample a unique name")
 	}
 	s.lastUse[no], s.lastOff[no] = sample, s.off
 	o.name.AppendString(b.name)
@@ -326,18 +326,18 @@ func hostile(name string) string {
 // notTar is the error for a header that cannot be read.
 func (s *scanner) notTar(h []byte, err error) error {
 	if s.off != 0 {
-		return s.damaged(s.off, "", "a header can not be read: %v", err)
+		return s.damaged(s.off, "", "cannot read a header: %v", err)
 	}
 	for _, m := range []struct{ magic, name, program string }{
 		{"\xfd7zXZ\x00", "xz", "unxz"},
 		{"BZh", "bzip2", "bunzip2"},
 	} {
 		if strings.HasPrefix(string(h), m.magic) {
-			return errs.New(errs.Unsupported, "the shard is compressed with %s; samples in it can not be reached without reading all before them", m.name).
-				At(errs.Where{Shard: s.obj.Name, Offset: errs.Known(0)}).Try("unpack it once with %s, or pack it with gzip, zstd or lz4", m.program)
+			return errs.New(errs.Unsupported, "the shard is compressed with %s; samples in it cannot be reached without reading all before them", m.name).
+				At(errs.Where{Shard: s.obj.Name, Offset: errs.Known(0)}).Try("decompress it once with %s, or compress it with gzip, zstd or lz4", m.program)
 		}
 	}
-	return s.damaged(0, "", "its first header can not be read: %v", err).Try("check that this is a tar file, and whole")
+	return s.damaged(0, "", "cannot read its first header: %v", err).Try("check that this is a tar file, and whole")
 }
 
 func zero(p []byte) bool {

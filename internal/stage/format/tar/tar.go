@@ -9,7 +9,7 @@
 // samples), so is a key that occurs again later in its shard (its fields would be split
 // between two samples), and so is a name that would escape from a folder.
 //
-// Shards may be packed with gzip, zstd or LZ4 (package packed): reading a sample costs
+// Shards may be compressed with gzip, zstd or LZ4 (package compressed): reading a sample costs
 // unpacking the piece of its shard that contains it.
 //
 // Headers are read once, when a shard is indexed. When a sample is read, the header
@@ -24,15 +24,16 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/format/packed"
+	"github.com/stoker-data/stoker/internal/stage/format/compressed"
+	"github.com/stoker-data/stoker/internal/stage/format/suffix"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // The fields that every sample has beside its members.
 const (
-	Key = "__key__" // text
-	URL = "__url__" // text: path of the shard
+	Key = format.Key // text
+	URL = "__url__"  // text: path of the shard
 )
 
 // Options of tar shards.
@@ -46,16 +47,16 @@ type Dataset struct {
 	x    *index.Index
 	urls [][]byte
 
-	name   index.Strings
-	field  []int32
-	off    []int64
-	size   []int64
-	head   []int64
-	first  []int64
-	keyLen []int32
-	shard  []int32
-	fields index.Strings
-	packed *packed.Table // nil: no shard is
+	name       index.Strings
+	field      []int32
+	off        []int64
+	size       []int64
+	head       []int64
+	first      []int64
+	keyLen     []int32
+	shard      []int32
+	fields     index.Strings
+	compressed *compressed.Table // nil: no shard is
 }
 
 var _ format.Stored = (*Dataset)(nil)
@@ -92,16 +93,16 @@ func open(x *index.Index) *Dataset {
 		x:    x,
 		urls: make([][]byte, x.Files()),
 
-		name:   x.Strings(memberName),
-		field:  x.Int32s(memberField),
-		off:    x.Int64s(memberOff),
-		size:   x.Int64s(memberSize),
-		head:   x.Int64s(memberHead),
-		first:  x.Int64s(sampleFirst),
-		keyLen: x.Int32s(sampleKey),
-		shard:  x.Int32s(sampleShard),
-		fields: x.Strings(fieldName),
-		packed: packed.Open(x),
+		name:       x.Strings(memberName),
+		field:      x.Int32s(memberField),
+		off:        x.Int64s(memberOff),
+		size:       x.Int64s(memberSize),
+		head:       x.Int64s(memberHead),
+		first:      x.Int64s(sampleFirst),
+		keyLen:     x.Int32s(sampleKey),
+		shard:      x.Int32s(sampleShard),
+		fields:     x.Strings(fieldName),
+		compressed: compressed.Open(x),
 	}
 	for i := range d.urls {
 		d.urls[i] = x.AppendPath(i, nil)
@@ -125,33 +126,33 @@ func Sniff(name string, head []byte) bool {
 
 // Refused says why a field is not delivered unless its bytes are asked for; "": it is.
 func Refused(field string) string {
-	if KindOf(field) == Pickle {
+	if suffix.Of(field) == suffix.Pickle {
 		return fmt.Sprintf("%q is a pickle, and reading a pickle runs code that it contains", field)
 	}
 	return ""
 }
 
-// Notes are what a user should know of how the shards are packed.
+// Notes are what a user should know of how the shards are compressed.
 func (d *Dataset) Notes() (notes []string) {
 	for i := range d.urls {
-		if !d.packed.Packed(i) {
+		if !d.compressed.Compressed(i) {
 			continue
 		}
-		if n, ok := d.packed.Whole(i); !ok {
-			return []string{fmt.Sprintf("%s is one zstd frame of more than %d MiB, so that every sample costs unpacking all before it; pack it again: stoker pack --compress zstd", d.urls[i], n>>20)}
+		if n, ok := d.compressed.Whole(i); !ok {
+			return []string{fmt.Sprintf("%s is one zstd frame of more than %d MiB, so every sample costs decompressing all before it; pack it again: stoker pack --compress zstd", d.urls[i], n>>20)}
 		}
 	}
 	return nil
 }
 
 // Plain says that Parse does no more than point into what was read: no shard is
-// packed.
-func (d *Dataset) Plain() bool { return d.packed == nil }
+// compressed.
+func (d *Dataset) Plain() bool { return d.compressed == nil }
 
 // unpacked is the bytes of a shard.
 func (d *Dataset) unpacked(shard int) int64 {
-	if d.packed != nil {
-		return d.packed.Size(shard)
+	if d.compressed != nil {
+		return d.compressed.Size(shard)
 	}
 	size, _ := d.x.Stamp(shard)
 	return size
@@ -175,7 +176,8 @@ func (d *Dataset) Close() error { return d.x.Close() }
 // Format describes the format.
 func Format() format.Format {
 	return format.Format{
-		Name: "tar", Sniff: Sniff, Values: "bytes", ByName: true, Python: "WebDataset",
+		Name: "tar", Sniff: Sniff, Values: "bytes", ByName: true, Words: "tar shards", Python: "WebDataset",
+		Names: format.Names{Key: format.Key, Members: true},
 		Open: func(ctx context.Context, o format.Opening) (format.Dataset, error) {
 			return Open(ctx, o.Source, o.Paths, Options{Progress: o.Progress})
 		},

@@ -256,7 +256,7 @@ func TestOpenErrorsTeach(t *testing.T) {
 		{"missing", []string{good, s.dir + "/train-001.tar"}, errs.NotFound, "no tar file", "train-000.tar"},
 		{"folder", []string{s.dir}, errs.Config, "is a folder", "/*"},
 		{"no sample", []string{s.put(t, "none.tar", archive(t, gotar.FormatUSTAR, nil))}, errs.Empty, "no sample", "0001.jpg"},
-		{"no data", []string{s.put(t, "dots.tar", archive(t, gotar.FormatUSTAR, members("a", "b")))}, errs.Empty, "no sample", "2 members are no data"},
+		{"no data", []string{s.put(t, "dots.tar", archive(t, gotar.FormatUSTAR, members("a", "b")))}, errs.Empty, "no sample", "2 members are not data"},
 		{"xz", []string{s.put(t, "x.tar.xz", []byte("\xfd7zXZ\x00 and more"))}, errs.Unsupported, "compressed with xz", "unxz"},
 		{"text", []string{s.put(t, "t.tar", bytes.Repeat([]byte("text"), 500))}, errs.Damaged, "first header", "tar file"},
 		{"short text", []string{s.put(t, "u.tar", []byte("text"))}, errs.Damaged, "inside a header", ""},

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/format/packed"
+	"github.com/stoker-data/stoker/internal/stage/format/compressed"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -57,7 +57,7 @@ func build(ctx context.Context, src source.Source, paths []string, b *index.Buil
 func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
 	var (
 		start, first, sizes []int64
-		points              []*packed.Points
+		points              []*compressed.Points
 		all                 facts
 	)
 	some := false
@@ -75,7 +75,7 @@ func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
 	}
 	for _, o := range objs {
 		if o.Size == 0 && unpackedName(o.Name) != o.Name {
-			return errs.New(errs.Damaged, "the file is empty, and packed files of no records are not").At(errs.Where{Shard: o.Name, Offset: errs.Known(0)}).
+			return errs.New(errs.Damaged, "the file is empty, but a compressed file without records is not").At(errs.Where{Shard: o.Name, Offset: errs.Known(0)}).
 				Try("fetch or write it again; if no sample belongs in it, remove it")
 		}
 	}
@@ -86,7 +86,7 @@ func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
 	b.Int64s(exampleCount, []int64{all.samples}, index.Aside)
 	all.write(b)
 	if some {
-		packed.Write(b, points, sizes)
+		compressed.Write(b, points, sizes)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func valid(x *index.Index) bool {
 	d := open(x)
 	n := x.Len()
 	if n < 1 || int64(len(d.start)) != n || len(d.first) != x.Files()+1 || d.first[0] != 0 || d.first[x.Files()] != n ||
-		!x.Watched() || d.packed != nil && !d.packed.Valid() || !featuresValid(x) {
+		!x.Watched() || d.compressed != nil && !d.compressed.Valid() || !featuresValid(x) {
 		return false
 	}
 	for f := range x.Files() {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,14 +78,14 @@ func TestDamagedFiles(t *testing.T) {
 		{"absurd length", append(bytes.Clone(raw), head(1<<62-20)...), errs.Damaged, "inside a record of", 71},
 		{"length beyond all", append(bytes.Clone(raw), head(1<<64-1)...), errs.Damaged, "length of a record", 71},
 		{"length of a gigabyte", append(bytes.Clone(raw), append(head(1<<30), "and a little"...)...), errs.Damaged, "of 1073741824 bytes, of which 8", 71},
-		{"something behind", append(bytes.Clone(raw), "and something else"...), errs.Damaged, "length of a record", 71},
+		{"something after", append(bytes.Clone(raw), "and something else"...), errs.Damaged, "length of a record", 71},
 		{"no TFRecord", []byte(strings.Repeat("text ", 100)), errs.Damaged, "first record", 0},
 		{"zlib", zl, errs.Damaged, "first record", 0},
 		{"no record", nil, errs.Empty, "no record", -1},
 		{"gzip of no record", through(t, nil, func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }), errs.Empty, "no record", -1},
 		{"gzip cut", gz[:len(gz)-9], errs.Damaged, "cut off", int64(len(gz) - 9)},
 		{"gzip CRC", flipped(gz, len(gz)-8), errs.Damaged, "the CRC", int64(len(gz) - 8)},
-		{"gzip of a cut file", through(t, raw[:50], func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }), errs.Damaged, "at byte 36 of what the file unpacks to", 0},
+		{"gzip of a cut file", through(t, raw[:50], func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }), errs.Damaged, "at byte 36 of the decompressed file", 0},
 		{"gzip bomb", bomb, errs.Damaged, "", -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -131,7 +132,7 @@ func TestEveryCutAndBit(t *testing.T) {
 			}
 			_ = d.Close()
 			if !found {
-				t.Errorf("bit %d of byte %d is wrong and nobody knows", bit, at)
+				t.Errorf("bit %d of byte %d is wrong: no error", bit, at)
 			}
 		}
 	}
@@ -139,6 +140,28 @@ func TestEveryCutAndBit(t *testing.T) {
 
 // What is found when a sample is read: here the file is another one than was
 // indexed, under its size and time.
+// A damaged first record does not decide what the others are: its own error names it.
+func TestDamagedFirstRecord(t *testing.T) {
+	one := example(feat{"a", []byte("x")}, feat{"f", []int64{1, 2}})
+	raw := flipped(framed(one, one, one), 14)
+	d, err := try(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if got := d.Index().Meta().Fields; d.Len() != 3 || !slices.Equal(got, []string{"a", "f"}) {
+		t.Fatalf("%d samples of %v", d.Len(), got)
+	}
+	var s format.Sample
+	err = stagetest.Read(d, stagetest.Bytes(raw), 0, []string{"a"}, &s)
+	if e := errs.From(err); e.Code != errs.Damaged || e.Where.Sample.Or(-1) != 0 || !strings.Contains(e.Error(), "the CRC") {
+		t.Error(err)
+	}
+	for id := int64(1); id < 3; id++ {
+		stagetest.Must(t, stagetest.Read(d, stagetest.Bytes(raw), id, []string{"a"}, &s))
+	}
+}
+
 func TestDamagedSamples(t *testing.T) {
 	was := func(value any) []byte { return example(feat{"a", []byte("x")}, feat{"f", value}) }
 	two := was([]int64{1, 2})
@@ -155,14 +178,14 @@ func TestDamagedSamples(t *testing.T) {
 	}{
 		{"payload", framed(two), flipped(framed(two), 20), []string{"a"}, errs.Damaged, "the CRC"},
 		{"check of a payload", framed(two), flipped(framed(two), len(two)+13), []string{"data"}, errs.Damaged, "the CRC"},
-		{"fewer values", framed(pad(was([]int64{1, 2, 3, 4, 5}))), framed(pad(was([]int64{1, 2, 3}))), []string{"f"}, errs.Damaged, "3 values, and 5"},
-		{"another list", framed(pad(two)), framed(pad(was([]float32{1}))), []string{"f"}, errs.Damaged, "no tf.train.Example"},
+		{"fewer values", framed(pad(was([]int64{1, 2, 3, 4, 5}))), framed(pad(was([]int64{1, 2, 3}))), []string{"f"}, errs.Damaged, "3 values, but had 5"},
+		{"a different list", framed(pad(two)), framed(pad(was([]float32{1}))), []string{"f"}, errs.Damaged, "not a tf.train.Example"},
 		{"no feature", framed(pad(two)), framed(pad(example(feat{"a", []byte("x")}))), []string{"f"}, errs.MissingField, `no field "f"`},
-		{"no protocol buffer", framed(two), framed(bytes.Repeat([]byte{0xff}, len(two))), []string{"f"}, errs.Damaged, "no tf.train.Example"},
-		{"a list that is cut", framed(pad(two)), framed(pad(field(nil, 1, field(nil, 1, field(field(nil, 1, []byte("f")), 2, field(nil, 3, []byte{10, 1, 0x80})))))), []string{"f"}, errs.Damaged, "no tf.train.Example"},
-		{"a number without an end", framed(pad(two)), framed(pad(field(nil, 1, field(nil, 1, field(field(nil, 1, []byte("f")), 2, field(nil, 3, append([]byte{8}, bytes.Repeat([]byte{0x80}, 12)...))))))), []string{"f"}, errs.Damaged, "no tf.train.Example"},
-		{"floats of five bytes", framed(pad(was([]float32{1}))), framed(pad(field(nil, 1, field(nil, 1, field(field(nil, 1, []byte("f")), 2, field(nil, 2, field(nil, 1, []byte("12345")))))))), []string{"f"}, errs.Damaged, "no tf.train.Example"},
-		{"two lists", framed(pad(two)), framed(pad(field(nil, 1, field(nil, 1, field(field(nil, 1, []byte("f")), 2, append(field(nil, 3, nil), field(nil, 3, nil)...)))))), []string{"f"}, errs.Damaged, "no tf.train.Example"},
+		{"not a protocol buffer", framed(two), framed(bytes.Repeat([]byte{0xff}, len(two))), []string{"f"}, errs.Damaged, "not a tf.train.Example"},
+		{"a list that is cut", framed(pad(two)), framed(pad(field(nil, 1, field(nil, 1, field(field(nil, 1, []byte("f")), 2, field(nil, 3, []byte{10, 1, 0x80})))))), []string{"f"}, errs.Damaged, "not a tf.train.Example"},
+		{"a number without an end", framed(pad(two)), framed(pad(field(nil, 1, field(nil, 1, field(field(nil, 1, []byte("f")), 2, field(nil, 3, append([]byte{8}, bytes.Repeat([]byte{0x80}, 12)...))))))), []string{"f"}, errs.Damaged, "not a tf.train.Example"},
+		{"floats of five bytes", framed(pad(was([]float32{1}))), framed(pad(field(nil, 1, field(nil, 1, field(field(nil, 1, []byte("f")), 2, field(nil, 2, field(nil, 1, []byte("12345")))))))), []string{"f"}, errs.Damaged, "not a tf.train.Example"},
+		{"two lists", framed(pad(two)), framed(pad(field(nil, 1, field(nil, 1, field(field(nil, 1, []byte("f")), 2, append(field(nil, 3, nil), field(nil, 3, nil)...)))))), []string{"f"}, errs.Damaged, "not a tf.train.Example"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, _ := opened(t, c.was)
@@ -221,8 +244,8 @@ func FuzzTFRecord(f *testing.F) {
 	f.Add(example(feat{"a", []byte("x")}, feat{"i", []int64{1, -1}}, feat{"f", []float32{1, 2, 3}}, feat{"l", [][]byte{{1}, {2}}}, feat{"none", nil}), []byte("\x00"))
 	f.Add([]byte("raw"), []byte(""))
 	f.Add(protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), 3), head(5))
-	f.Fuzz(func(t *testing.T, payload, behind []byte) {
-		data := append(framed(payload, example(feat{"a", []byte("y")}, feat{"i", []int64{1, 2}}), payload), behind...)
+	f.Fuzz(func(t *testing.T, payload, rest []byte) {
+		data := append(framed(payload, example(feat{"a", []byte("y")}, feat{"i", []int64{1, 2}}), payload), rest...)
 		d, err := try(data)
 		if err != nil {
 			if errs.CodeOf(err) == errs.Bug {

@@ -33,9 +33,9 @@ func (k kind) String() string {
 }
 
 var (
-	errWire  = errors.New("it is no protocol buffer")
+	errWire  = errors.New("it is not a protocol buffer")
 	errTwice = errors.New("a feature has two lists")
-	errKind  = errors.New("a feature has a list of another kind than in other records")
+	errKind  = errors.New("a feature has a different kind of list than in other records")
 )
 
 // consume takes a field with its tag off p. Of one that has a length, value is

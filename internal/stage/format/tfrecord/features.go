@@ -287,7 +287,7 @@ func (d *Dataset) LeftOut(field string) string {
 	case f.kind == mixed:
 		return "its values are of one kind in some samples and of another in others"
 	case d.all < d.x.Len():
-		return fmt.Sprintf("%d of %d samples are no tf.train.Example", d.x.Len()-d.all, d.x.Len())
+		return fmt.Sprintf("%d of %d samples are not a tf.train.Example", d.x.Len()-d.all, d.x.Len())
 	case f.in < d.all:
 		return fmt.Sprintf("%d of %d samples have it", f.in, d.all)
 	}

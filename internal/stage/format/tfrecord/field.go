@@ -38,19 +38,19 @@ func (r *record) field(wanted string, at *found, s *format.Sample) error {
 	case err != nil:
 		return r.bad(f.name, err)
 	case f.kind == mixed:
-		return errs.New(errs.Unsupported, "the feature %q is a %s here, and another list in other records", f.name, k).At(r.where(f.name)).
+		return errs.New(errs.Unsupported, "the feature %q is a %s here, but a different list in other records", f.name, k).At(r.where(f.name)).
 			Try("write the files again with one kind of list, or take %q and read the Example yourself", r.d.whole())
 	case k != noKind && k != f.kind:
 		return r.bad(f.name, errKind)
 	case f.kind == bytesKind && n > 1:
-		return errs.New(errs.Unsupported, "the feature %q has %d values; of bytes there has to be one", f.name, n).At(r.where(f.name)).
+		return errs.New(errs.Unsupported, "the feature %q has %d values; a feature of bytes must have one", f.name, n).At(r.where(f.name)).
 			Try("write one feature per value, or take %q and read the Example yourself", r.d.whole())
 	case f.kind == bytesKind && n == 0, f.kind == noKind:
 		return r.d.missing(r, wanted)
 	case f.kind == bytesKind:
 		return r.bytes(f, values, s)
 	case r.d.fixed(f) && int64(n) != f.most:
-		return errs.New(errs.Damaged, "the feature %q has %d values, and %d when it was indexed", f.name, n, f.most).At(r.where(f.name)).
+		return errs.New(errs.Damaged, "the feature %q has %d values, but had %d when it was indexed", f.name, n, f.most).At(r.where(f.name)).
 			Try("fetch or write the file again")
 	}
 	return r.numbers(f, values, n, s)
@@ -151,7 +151,7 @@ func advice(field string, have []string) string {
 			return "did you mean \"" + near + "\"?"
 		}
 	}
-	return "ask for one of the fields there are; a;b takes the first of several that is there"
+	return "ask for one of these fields; a;b takes the first that is there"
 }
 
 // Check says, before the first sample is read, whether each of these fields is

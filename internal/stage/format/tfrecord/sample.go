@@ -75,8 +75,8 @@ func (d *Dataset) payload(id int64) (file int, off, n int64) {
 // extent is the payload of sample id with its check.
 func (d *Dataset) extent(id int64) format.Extent {
 	file, off, n := d.payload(id)
-	if d.packed.Packed(file) {
-		return d.packed.Extent(file, off, n+footLen)
+	if d.compressed.Compressed(file) {
+		return d.compressed.Extent(file, off, n+footLen)
 	}
 	return format.Extent{File: file, Off: off, Len: n + footLen}
 }
@@ -117,7 +117,7 @@ type record struct {
 	d     *Dataset
 	id    int64
 	file  int
-	base  int64 // of the payload in its file, or of the packed bytes it came out of
+	base  int64 // of the payload in its file, or of the compressed bytes it came out of
 	p     []byte
 	apart bool // p is unpacked
 }
@@ -125,7 +125,7 @@ type record struct {
 // take holds a payload against its check.
 func (d *Dataset) take(id int64, raw [][]byte) (record, error) {
 	file, off, n := d.payload(id)
-	r := record{d: d, id: id, file: file, base: off, apart: d.packed.Packed(file)}
+	r := record{d: d, id: id, file: file, base: off, apart: d.compressed.Compressed(file)}
 	e := d.extent(id)
 	if len(raw) != 1 || int64(len(raw[0])) != e.Len {
 		return r, errs.New(errs.Bug, "the bytes passed in do not match the extents").At(r.where(""))
@@ -134,12 +134,12 @@ func (d *Dataset) take(id int64, raw [][]byte) (record, error) {
 	if r.apart {
 		var err error
 		r.base = e.Off
-		if p, err = d.packed.Unpack(file, off, n+footLen, p); err != nil {
+		if p, err = d.compressed.Unpack(file, off, n+footLen, p); err != nil {
 			return r, sampled(err, id)
 		}
 	}
 	if want := binary.LittleEndian.Uint32(p[n:]); masked(p[:n]) != want {
-		return r, errs.New(errs.Damaged, "the payload of a record does not have the CRC that stands behind it").At(r.where("")).
+		return r, errs.New(errs.Damaged, "the payload of a record does not match the CRC after it").At(r.where("")).
 			Try("fetch or write the file again, or leave the sample out (on_bad)")
 	}
 	r.p = p[:n]
@@ -267,8 +267,8 @@ func (d *Dataset) alternative(field string, name []byte) int {
 }
 
 func (r *record) bad(field string, err error) error {
-	return errs.New(errs.Damaged, "the payload of a record is no tf.train.Example, as the first one is").At(r.where(field)).Because(err).
-		Try("take the field %q, which is the payload as it stands, or write the file again", r.d.whole())
+	return errs.New(errs.Damaged, "the payload of a record is not a tf.train.Example, but the first one is").At(r.where(field)).Because(err).
+		Try("take the field %q, which is the whole payload, or write the file again", r.d.whole())
 }
 
 // everything is all features of a sample but those that are refused, and its

@@ -8,7 +8,7 @@ import (
 	"math/bits"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/stage/format/packed"
+	"github.com/stoker-data/stoker/internal/stage/format/compressed"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
@@ -37,7 +37,7 @@ func length(head []byte) (int64, bool) {
 type shard struct {
 	obj    source.Info
 	start  []int64 // of records, unpacked
-	points *packed.Points
+	points *compressed.Points
 	size   int64 // unpacked
 	facts  facts
 }
@@ -45,7 +45,7 @@ type shard struct {
 // scanner goes through the records of one file.
 type scanner struct {
 	obj source.Info
-	win *packed.Window
+	win *compressed.Window
 	off int64
 }
 
@@ -69,7 +69,7 @@ func (s *scanner) next() (n int64, more bool, err error) {
 	switch {
 	case !ok && s.off == 0:
 		return 0, false, s.damaged(0, "the length of its first record does not have the CRC that it should").
-			Try("check that this is a TFRecord file; TensorFlow's own (ZLIB) packing is read as GZIP only")
+			Try("check that this is a TFRecord file; of TensorFlow's compressions, GZIP is read and ZLIB is not")
 	case !ok:
 		return 0, false, s.damaged(s.off, "the length of a record does not have the CRC that it should")
 	}
@@ -78,7 +78,7 @@ func (s *scanner) next() (n int64, more bool, err error) {
 
 // scan indexes one file. payloads says that they are Examples, and looks into each.
 func scan(ctx context.Context, src source.Source, obj source.Info, payloads bool, progress func(off int64)) (*shard, error) {
-	win, err := packed.NewWindow(ctx, src, obj)
+	win, err := compressed.NewWindow(ctx, src, obj)
 	if err != nil {
 		return nil, err
 	}
@@ -121,21 +121,31 @@ func scan(ctx context.Context, src source.Source, obj source.Info, payloads bool
 	return sh, nil
 }
 
-// first reports whether the first payload of a file is an Example; any is false if
-// there is no payload.
+// firstTries is how many records are looked at for one that is whole.
+const firstTries = 64
+
+// first reports whether the first whole payload of a file is an Example: a damaged one
+// must not decide what the others are. any is false if there is no payload.
 func first(ctx context.Context, src source.Source, obj source.Info) (example, any bool, err error) {
-	win, err := packed.NewWindow(ctx, src, obj)
+	win, err := compressed.NewWindow(ctx, src, obj)
 	if err != nil {
 		return false, false, err
 	}
 	s := &scanner{obj: obj, win: win}
-	n, more, err := s.next()
-	if err != nil || !more {
-		return false, more, err
+	for try := 0; ; try++ {
+		n, more, err := s.next()
+		if err != nil || !more {
+			return false, any && err == nil, err
+		}
+		any = true
+		if n > parseBytes {
+			return false, true, nil
+		}
+		p, err := win.Bytes(s.off+headLen, int(n)+footLen)
+		whole := int64(len(p)) == n+footLen && masked(p[:n]) == binary.LittleEndian.Uint32(p[n:])
+		if err != nil || whole || try == firstTries-1 {
+			return whole && isExample(p[:n]), true, err
+		}
+		s.off += headLen + n + footLen
 	}
-	if n > parseBytes {
-		return false, true, nil
-	}
-	p, err := win.Bytes(headLen, int(n))
-	return int64(len(p)) == n && isExample(p), true, err
 }

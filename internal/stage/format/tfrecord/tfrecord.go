@@ -1,4 +1,4 @@
-// Package tfrecord reads TFRecord files, plain or packed as a whole (gzip, as
+// Package tfrecord reads TFRecord files, plain or compressed as a whole (gzip, as
 // TensorFlow writes them; zstd and LZ4 too). Every record is a sample:
 //
 //	length  8  little-endian
@@ -37,7 +37,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/format/packed"
+	"github.com/stoker-data/stoker/internal/stage/format/compressed"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -56,15 +56,15 @@ type Options struct {
 
 // Dataset is an open list of files; safe for concurrent use.
 type Dataset struct {
-	x      *index.Index
-	packed *packed.Table // nil: no file is
-	start  []int64       // of samples: of the record in its file, unpacked
-	first  []int64       // of files, and one more: number of the first sample
-	sizes  []int64       // of files, unpacked
-	fields []feature     // in the order of their names
-	names  []string      // what a sample has where everything is wanted
-	all    int64         // samples that are Examples
-	odd    []string      // quoted: names of features that are not fields
+	x          *index.Index
+	compressed *compressed.Table // nil: no file is
+	start      []int64           // of samples: of the record in its file, unpacked
+	first      []int64           // of files, and one more: number of the first sample
+	sizes      []int64           // of files, unpacked
+	fields     []feature         // in the order of their names
+	names      []string          // what a sample has where everything is wanted
+	all        int64             // samples that are Examples
+	odd        []string          // quoted: names of features that are not fields
 }
 
 var (
@@ -76,7 +76,7 @@ var (
 var sharded = regexp.MustCompile(`-\d{5}-of-\d{5}$`)
 
 // Sniff says whether a file of that name which begins with head is a TFRecord
-// file. The check of the first length is proof; of a packed file the name has to
+// file. The check of the first length is proof; of a compressed file the name has to
 // tell.
 func Sniff(name string, head []byte) bool {
 	if len(head) >= headLen {
@@ -84,7 +84,7 @@ func Sniff(name string, head []byte) bool {
 			return true
 		}
 	}
-	if packed.Sniff(head) == packed.Plain {
+	if compressed.Sniff(head) == compressed.Plain {
 		return false
 	}
 	name = unpackedName(strings.ToLower(name))
@@ -96,7 +96,7 @@ func Sniff(name string, head []byte) bool {
 	return sharded.MatchString(name)
 }
 
-// unpackedName is a name without what says how the file is packed.
+// unpackedName is a name without what says how the file is compressed.
 func unpackedName(name string) string {
 	for _, ext := range []string{".gz", ".gzip", ".zst", ".lz4"} {
 		name = strings.TrimSuffix(name, ext)
@@ -107,7 +107,7 @@ func unpackedName(name string) string {
 // Open opens files in this order (source.Expand makes the list of what a user
 // wrote), indexing them where no index holds. The size and time of every file are
 // compared at every Open and at every read. Errors: not_found, config,
-// unreadable, damaged (also a packed file of 0 bytes), unsupported, empty (no sample
+// unreadable, damaged (also a compressed file of 0 bytes), unsupported, empty (no sample
 // in any file), changed.
 func Open(ctx context.Context, src source.Source, files []string, opt Options) (*Dataset, error) {
 	if len(files) == 0 {
@@ -133,7 +133,7 @@ func Open(ctx context.Context, src source.Source, files []string, opt Options) (
 
 func open(x *index.Index) *Dataset {
 	d := &Dataset{
-		x: x, packed: packed.Open(x), start: x.Int64s(sampleStart), first: x.Int64s(fileFirst),
+		x: x, compressed: compressed.Open(x), start: x.Int64s(sampleStart), first: x.Int64s(fileFirst),
 		fields: features(x), names: x.Meta().Fields,
 	}
 	if all := x.Int64s(exampleCount); len(all) == 1 {
@@ -144,8 +144,8 @@ func open(x *index.Index) *Dataset {
 	}
 	for i := range x.Files() {
 		size, _ := x.Stamp(i)
-		if d.packed != nil {
-			size = d.packed.Size(i)
+		if d.compressed != nil {
+			size = d.compressed.Size(i)
 		}
 		d.sizes = append(d.sizes, size)
 	}
@@ -153,8 +153,8 @@ func open(x *index.Index) *Dataset {
 }
 
 // Plain says that Parse does little more than point into what was read: no file is
-// packed. Checksums, and numbers made of varints, cost less than a lane would.
-func (d *Dataset) Plain() bool { return d.packed == nil }
+// compressed. Checksums, and numbers made of varints, cost less than a lane would.
+func (d *Dataset) Plain() bool { return d.compressed == nil }
 
 // shownFiles is how many names a note has.
 const shownFiles = 10
@@ -176,7 +176,7 @@ func (d *Dataset) Notes() (notes []string) {
 			n, d.x.Files(), shown))
 	}
 	if d.odd != nil {
-		notes = append(notes, fmt.Sprintf("features whose names are not UTF-8 are no fields: %s; the field %q has the records whole", strings.Join(d.odd, ", "), d.whole()))
+		notes = append(notes, fmt.Sprintf("features whose names are not UTF-8 are left out: %s; the field %q has the records whole", strings.Join(d.odd, ", "), d.whole()))
 	}
 	return notes
 }
@@ -208,6 +208,7 @@ func (d *Dataset) Close() error { return d.x.Close() }
 func Format() format.Format {
 	return format.Format{
 		Name: "tfrecord", Sniff: Sniff, Endings: []string{".tfrecord", ".tfrecords", ".tfrec"}, Arrays: true, Python: "TFRecordDataset",
+		Names: format.Names{Key: "key", Record: Data},
 		Open: func(ctx context.Context, o format.Opening) (format.Dataset, error) {
 			return Open(ctx, o.Source, o.Paths, Options{Progress: o.Progress})
 		},

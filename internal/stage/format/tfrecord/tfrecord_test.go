@@ -294,7 +294,7 @@ func TestOddExamples(t *testing.T) {
 	}
 }
 
-// Any Examples: what comes out is what went in, plain and packed.
+// Any Examples: what comes out is what went in, plain and compressed.
 func TestRandomExamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b/c", "ä", "data", "long name of a feature"}
@@ -507,7 +507,7 @@ func TestNamesThatAreNotText(t *testing.T) {
 		if got := d.Index().Meta().Fields; !slices.Equal(got, []string{"na\u00efve", "x"}) {
 			t.Errorf("%s: fields %q", name, got)
 		}
-		if n := d.Notes(); len(n) != 1 || !strings.Contains(n[0], `not UTF-8 are no fields: "caf\xe9"; the field "data" has`) {
+		if n := d.Notes(); len(n) != 1 || !strings.Contains(n[0], `not UTF-8 are left out: "caf\xe9"; the field "data" has`) {
 			t.Errorf("%s: %q", name, n)
 		}
 		stagetest.Dataset(t, d, src)

@@ -106,7 +106,7 @@ func (r *reader) read(off, n int64) ([]byte, error) {
 func (r *reader) stream(off, n int64, f func(p []byte) error) error {
 	const run = 1 << 20
 	if n < 0 || off < 0 || off > r.obj.Size || n > r.obj.Size-off {
-		return r.damaged(max(off, 0), "%d bytes should lie here, and the file has %d", n, r.obj.Size)
+		return r.damaged(max(off, 0), "%d bytes should be here, but the file has %d", n, r.obj.Size)
 	}
 	room := make([]byte, min(n, run))
 	for n > 0 {
@@ -213,7 +213,7 @@ func merge(parts []part, bins []int, shards []*shard, opt Options, b *index.Buil
 	for i, sh := range shards {
 		if sh.dtype != shards[0].dtype {
 			return errs.New(errs.Config, "the tokens of %s are %s, those of %s are %s", parts[i].bin, sh.dtype, parts[0].bin, shards[0].dtype).
-				Try("open them as two datasets, or leave one out; where dtype was found out by looking, give it")
+				Try("open them as two datasets, or leave one out; if dtype was guessed, give it")
 		}
 		if opt.Documents {
 			samples += int64(len(sh.start))
@@ -234,7 +234,7 @@ func merge(parts []part, bins []int, shards []*shard, opt Options, b *index.Buil
 			return errs.New(errs.Empty, "there is no token in %s", count1(len(parts), parts[0].bin)).At(at).Try("look at the program that wrote it")
 		}
 		return errs.New(errs.Empty, "no window of %d tokens fits into %s, which has %d", c.length, count1(len(parts), parts[0].bin), most).At(at).
-			Try("take window=%d or less, or give longer files: windows do not reach from one into the next", max(1, most-(c.length-opt.Window)))
+			Try("take window=%d or less, or give longer files: a window does not continue into the next file", max(1, most-(c.length-opt.Window)))
 	}
 	b.Meta.Samples, b.Meta.Fields = samples, []string{Field}
 	if c.random > 0 {

@@ -109,22 +109,22 @@ func TestDamagedMegatron(t *testing.T) {
 		{"empty index", bin, nil, errs.Unsupported, "not Megatron's", "s3://a.idx", 0},
 		{"cut in the header", bin, good[:20], errs.Damaged, "ends inside its header", "s3://a.idx", 0},
 		{"cut in the sizes", bin, good[:40], errs.Damaged, "more than its 40 bytes can hold", "s3://a.idx", 18},
-		{"cut in the documents", bin, good[:len(good)-1], errs.Damaged, "and it has 125", "s3://a.idx", 125},
-		{"a byte more", bin, append(bytes.Clone(good), 0), errs.Damaged, "and it has 127", "s3://a.idx", 126},
+		{"cut in the documents", bin, good[:len(good)-1], errs.Damaged, "but it has 125", "s3://a.idx", 125},
+		{"a byte more", bin, append(bytes.Clone(good), 0), errs.Damaged, "but it has 127", "s3://a.idx", 126},
 		{"another index", bin, patched(good, 0, 'T', 'N', 'T', 'I', 'D', 'X'), errs.Unsupported, "not Megatron's", "s3://a.idx", 0},
 		{"unknown version", bin, patched(good, 9, 2), errs.Unsupported, "version 2", "s3://a.idx", 9},
 		{"floats", bin, patched(good, 17, 6), errs.Unsupported, "type 6", "s3://a.idx", 17},
 		{"dtype 0", bin, patched(good, 17, 0), errs.Unsupported, "type 0", "s3://a.idx", 17},
 		{"dtype 255", bin, patched(good, 17, 255), errs.Unsupported, "type 255", "s3://a.idx", 17},
-		{"a wider dtype", bin, patched(good, 17, 4), errs.Damaged, "sequence 1 should begin at byte 6 of the .bin, and the one before it ends at byte 12", "s3://a.idx", 62},
+		{"a wider dtype", bin, patched(good, 17, 4), errs.Damaged, "sequence 1 should begin at byte 6 of the .bin, but the one before it ends at byte 12", "s3://a.idx", 62},
 		{"a narrower dtype", bin, patched(good, 17, 1), errs.Damaged, "should begin at byte 6", "s3://a.idx", 62},
 		{"absurd sequences", bin, patched(good, 18, le64(1<<60)...), errs.Damaged, "more than its 126 bytes can hold", "s3://a.idx", 18},
 		{"negative sequences", bin, patched(good, 18, le64(-1)...), errs.Damaged, "more than its 126 bytes can hold", "s3://a.idx", 18},
 		{"absurd documents", bin, patched(good, 26, le64(1<<60)...), errs.Damaged, "more than its 126 bytes can hold", "s3://a.idx", 18},
-		{"one sequence less", bin, patched(good, 18, 4), errs.Damaged, "and it has 126", "s3://a.idx", 114},
+		{"one sequence less", bin, patched(good, 18, 4), errs.Damaged, "but it has 126", "s3://a.idx", 114},
 		{"negative size", bin, patched(good, 34+3, 0xff), errs.Damaged, "sequence 0 should have", "s3://a.idx", 34},
 		{"size beyond the .bin", bin, patched(good, 34+16, 5), errs.Damaged, "sequence 4 should have 5 tokens at token 16", "s3://a.idx", 50},
-		{"last sequence shorter", bin, patched(good, 34+16, 3), errs.Damaged, "describes 19 tokens, and the file has 20", "s3://a.bin", 38},
+		{"last sequence shorter", bin, patched(good, 34+16, 3), errs.Damaged, "describes 19 tokens, but the file has 20", "s3://a.bin", 38},
 		{"overlapping sequences", bin, patched(good, 54+8, 4), errs.Damaged, "sequence 1 should begin at byte 4", "s3://a.idx", 62},
 		{"a gap", bin, patched(good, 54+8, 8), errs.Damaged, "sequence 1 should begin at byte 8", "s3://a.idx", 62},
 		{"pointer beyond", bin, patched(good, 54+8, le64(1<<50)...), errs.Damaged, "sequence 1 should begin", "s3://a.idx", 62},
@@ -135,8 +135,8 @@ func TestDamagedMegatron(t *testing.T) {
 		{"documents end early", bin, patched(good, 94+24, 4), errs.Damaged, "documents end at sequence 4 of 5", "s3://a.idx", 126},
 		{"no document", bin, idx(8, []int32{20}, nil, 2), errs.Damaged, "documents end at sequence 0 of 1", "s3://a.idx", 46},
 		{"cut .bin", bin[:38], good, errs.Damaged, "should have 4 tokens at token 16", "s3://a.idx", 50},
-		{"odd .bin", bin[:39], good, errs.Damaged, "no whole number of uint16", "s3://a.bin", 39},
-		{"longer .bin", append(bytes.Clone(bin), 0, 0), good, errs.Damaged, "describes 20 tokens, and the file has 21", "s3://a.bin", 40},
+		{"odd .bin", bin[:39], good, errs.Damaged, "not a whole number of uint16", "s3://a.bin", 39},
+		{"longer .bin", append(bytes.Clone(bin), 0, 0), good, errs.Damaged, "describes 20 tokens, but the file has 21", "s3://a.bin", 40},
 		{"empty .bin", nil, good, errs.Damaged, "should have 3 tokens at token 0", "s3://a.idx", 34},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -173,8 +173,8 @@ func TestDamagedFlat(t *testing.T) {
 		what string
 		off  int64
 	}{
-		{"cut", good[:len(good)-1], errs.Damaged, "promises 8 bytes of tokens, and there are 7", int64(len(good)) - 1},
-		{"a byte more", append(bytes.Clone(good), 0), errs.Damaged, "promises 8 bytes of tokens, and there are 9", int64(len(good)) + 1},
+		{"cut", good[:len(good)-1], errs.Damaged, "claims 8 bytes of tokens, but there are 7", int64(len(good)) - 1},
+		{"a byte more", append(bytes.Clone(good), 0), errs.Damaged, "claims 8 bytes of tokens, but there are 9", int64(len(good)) + 1},
 		{"cut in the header", good[:40], errs.Damaged, "bytes should be", 0},
 		{"two dimensions", shape("(1, 2)"), errs.Unsupported, "has 2 dimensions", 0},
 		{"no dimension", shape("(  )"), errs.Unsupported, "has 0 dimensions", 0},
@@ -182,8 +182,8 @@ func TestDamagedFlat(t *testing.T) {
 		{"floats", bytes.Replace(good, []byte("<i4"), []byte("<f4"), 1), errs.Unsupported, "1 dimensions of float32", 0},
 		{"objects", bytes.Replace(good, []byte("<i4"), []byte("|O8"), 1), errs.Unsupported, "pickle", 0},
 		{"big-endian", bytes.Replace(good, []byte("<i4"), []byte(">i4"), 1), errs.Unsupported, "big-endian", 0},
-		{"flipped header", bytes.Replace(good, []byte("descr"), []byte("dexcr"), 1), errs.Damaged, "no dictionary", 0},
-		{"odd", good[1:], errs.Damaged, "no whole number of uint16", int64(len(good)) - 2},
+		{"flipped header", bytes.Replace(good, []byte("descr"), []byte("dexcr"), 1), errs.Damaged, "not a dictionary", 0},
+		{"odd", good[1:], errs.Damaged, "not a whole number of uint16", int64(len(good)) - 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := read(files{"s3://a.npy": c.data}, "s3://a.npy", tokens.Options{Window: 1})

@@ -37,24 +37,24 @@ func flat(r *reader, opt Options) (*shard, error) {
 		}
 		sh.off, sh.dtype, end = h.Off, h.DType, h.Off+h.Bytes
 	case foreign(head) != "":
-		return nil, errs.New(errs.Config, "%s is %s, and no file of tokens", r.obj.Name, foreign(head)).At(r.at(0)).
+		return nil, errs.New(errs.Config, "%s is %s, not a file of tokens", r.obj.Name, foreign(head)).At(r.at(0)).
 			Try("open it as what it is, or unpack it; `stoker pack --output tokens` makes tokens of it")
 	case opt.DType == mem.Object:
 		sh.dtype = mem.Uint16
 		if is, err := wide(r); err != nil {
 			return nil, err
 		} else if is {
-			return nil, errs.New(errs.Config, "every second number of %s is next to nothing, as the high halves of uint32 tokens are, and uint16 is read unless it is said otherwise", r.obj.Name).
+			return nil, errs.New(errs.Config, "every second number of %s is close to zero, like the high halves of uint32 tokens, but uint16 is read by default", r.obj.Name).
 				At(r.at(-1)).Try("give dtype=\"uint32\", or dtype=\"uint16\" if these are the tokens")
 		}
 	}
 	if opt.DType != mem.Object && opt.DType != sh.dtype {
-		return nil, errs.New(errs.Config, "dtype is %s, and the header of the file says %s", opt.DType, sh.dtype).At(r.at(0)).
+		return nil, errs.New(errs.Config, "dtype is %s, but the header of the file says %s", opt.DType, sh.dtype).At(r.at(0)).
 			Try("leave dtype out")
 	}
 	size := int64(sh.dtype.Size())
 	if left := (end - sh.off) % size; left != 0 {
-		return nil, errs.New(errs.Damaged, "the file has %d bytes, which is no whole number of %s tokens", end-sh.off, sh.dtype).At(r.at(end - left)).
+		return nil, errs.New(errs.Damaged, "the file has %d bytes, which is not a whole number of %s tokens", end-sh.off, sh.dtype).At(r.at(end - left)).
 			Try("it was cut, or its tokens are of another type: give dtype=, or write it again")
 	}
 	sh.count = (end - sh.off) / size
@@ -74,11 +74,11 @@ func foreign(head []byte) string {
 	}{
 		{0, "PAR1", "Parquet"},
 		{0, "\x89HDF\r\n\x1a\n", "HDF5"},
-		{0, "\x1f\x8b\x08\x00\x00", "packed with gzip"},
-		{0, "\x1f\x8b\x08\x08", "packed with gzip"},
-		{0, "\x28\xb5\x2f\xfd", "packed with zstd"},
-		{0, "\x04\x22\x4d\x18", "packed with lz4"},
-		{0, "\xfd7zXZ\x00", "packed with xz"},
+		{0, "\x1f\x8b\x08\x00\x00", "compressed with gzip"},
+		{0, "\x1f\x8b\x08\x08", "compressed with gzip"},
+		{0, "\x28\xb5\x2f\xfd", "compressed with zstd"},
+		{0, "\x04\x22\x4d\x18", "compressed with lz4"},
+		{0, "\xfd7zXZ\x00", "compressed with xz"},
 		{0, "PK\x03\x04", "a ZIP archive, such as a .npz"},
 		{0, "\x89PNG\r\n\x1a\n", "a PNG"},
 		{0, "ARROW1\x00\x00", "Arrow"},
@@ -134,9 +134,9 @@ func numpy(r *reader, head []byte) (npy.Header, error) {
 			Try("open it with NpyDataset, one sample a row"))
 	case h.Swapped:
 		return fail(errs.New(errs.Unsupported, "its tokens are big-endian").
-			Try("save it in the order of this machine: numpy.save(path, array.astype(array.dtype.newbyteorder(\"<\")))"))
+			Try("save it in this machine's byte order: numpy.save(path, array.astype(array.dtype.newbyteorder(\"<\")))"))
 	case h.Bytes != r.obj.Size-h.Off:
-		return fail(r.damaged(r.obj.Size, "its header promises %d bytes of tokens, and there are %d", h.Bytes, r.obj.Size-h.Off))
+		return fail(r.damaged(r.obj.Size, "its header claims %d bytes of tokens, but there are %d", h.Bytes, r.obj.Size-h.Off))
 	}
 	return h, nil
 }
@@ -171,7 +171,7 @@ func wide(r *reader) (bool, error) {
 // split parts the tokens of a file into documents.
 func (sh *shard) split(r *reader, opt Options) error {
 	if opt.EOS == nil && opt.BOS == nil {
-		return errs.New(errs.Config, "nothing tells where the documents of %s begin", r.obj.Name).At(r.at(-1)).
+		return errs.New(errs.Config, "it is unknown where the documents of %s begin", r.obj.Name).At(r.at(-1)).
 			Try("give the token that ends one, eos=50256 for GPT-2's tokenizer, or the one that begins one, bos=; or put Megatron's .idx beside the .bin; or take windows")
 	}
 	mark, ends := opt.EOS, true
@@ -190,7 +190,7 @@ func (sh *shard) split(r *reader, opt Options) error {
 		}
 		if end-begin > math.MaxInt32 {
 			return errs.New(errs.Unsupported, "a document of %d tokens; the limit is %d", end-begin, math.MaxInt32).At(r.at(sh.off+begin*int64(size))).
-				Try("is %d the token that parts documents?", *mark)
+				Try("is %d the token that separates documents?", *mark)
 		}
 		sh.start, sh.tokens = append(sh.start, begin), append(sh.tokens, int32(end-begin))
 		begin = end

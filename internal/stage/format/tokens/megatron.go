@@ -61,7 +61,7 @@ func header(idx *reader) (t table, err error) {
 		t.dtype = megatronTypes[code]
 	}
 	if t.dtype == mem.Object {
-		return t, errs.New(errs.Unsupported, "Megatron's index says that the tokens are of type %d, which is no integer type", h[17]).At(idx.at(17)).
+		return t, errs.New(errs.Unsupported, "Megatron's index says that the tokens are of type %d, which is not an integer type", h[17]).At(idx.at(17)).
 			Try("1 to 5 and 8 are uint8, int8, int16, int32, int64 and uint16; write the data again")
 	}
 	t.sequences, t.entries = int64(binary.LittleEndian.Uint64(h[18:])), int64(binary.LittleEndian.Uint64(h[26:]))
@@ -69,7 +69,7 @@ func header(idx *reader) (t table, err error) {
 		return t, idx.damaged(18, "it claims %d sequences and %d entries of documents, more than its %d bytes can hold", uint64(t.sequences), uint64(t.entries), idx.obj.Size)
 	}
 	if end := t.documents() + 8*t.entries; idx.obj.Size != end && idx.obj.Size != end+t.sequences {
-		return t, idx.damaged(min(end, idx.obj.Size), "%d sequences and %d entries of documents take %d bytes, and it has %d", t.sequences, t.entries, end, idx.obj.Size)
+		return t, idx.damaged(min(end, idx.obj.Size), "%d sequences and %d entries of documents take %d bytes, but it has %d", t.sequences, t.entries, end, idx.obj.Size)
 	}
 	return t, nil
 }
@@ -81,11 +81,11 @@ func megatron(bin, idx *reader, opt Options) (*shard, error) {
 		return nil, err
 	}
 	if opt.DType != mem.Object && opt.DType != t.dtype {
-		return nil, errs.New(errs.Config, "dtype is %s, and Megatron's index says %s", opt.DType, t.dtype).At(idx.at(17)).Try("leave dtype out")
+		return nil, errs.New(errs.Config, "dtype is %s, but Megatron's index says %s", opt.DType, t.dtype).At(idx.at(17)).Try("leave dtype out")
 	}
 	size := int64(t.dtype.Size())
 	if bin.obj.Size%size != 0 {
-		return nil, bin.damaged(bin.obj.Size, "%d bytes are no whole number of %s tokens", bin.obj.Size, t.dtype)
+		return nil, bin.damaged(bin.obj.Size, "%d bytes are not a whole number of %s tokens", bin.obj.Size, t.dtype)
 	}
 	sh := &shard{dtype: t.dtype, count: bin.obj.Size / size}
 	w := walk{
@@ -146,7 +146,7 @@ func (w *walk) all() error {
 			return w.idx.damaged(megatronLen+4*seq, "sequence %d should have %d tokens at token %d of the .bin, which has %d", seq, n, w.sum, w.sh.count)
 		}
 		if off != w.sum*size {
-			return w.idx.damaged(w.t.pointers()+8*seq, "sequence %d should begin at byte %d of the .bin, and the one before it ends at byte %d", seq, off, w.sum*size)
+			return w.idx.damaged(w.t.pointers()+8*seq, "sequence %d should begin at byte %d of the .bin, but the one before it ends at byte %d", seq, off, w.sum*size)
 		}
 		w.sum += n
 		if err := w.idx.ctx.Err(); seq&0xffff == 0 && err != nil {
@@ -154,7 +154,7 @@ func (w *walk) all() error {
 		}
 	}
 	if w.sum != w.sh.count {
-		return w.bin.damaged(w.sum*size, "its index describes %d tokens, and the file has %d", w.sum, w.sh.count)
+		return w.bin.damaged(w.sum*size, "its index describes %d tokens, but the file has %d", w.sum, w.sh.count)
 	}
 	for w.first.n > 0 { // empty documents at the end, and the end itself
 		if boundary, err = w.document(w.t.sequences); err != nil {
@@ -178,7 +178,7 @@ func (w *walk) boundary(at int64) (int64, error) {
 		return 0, err
 	}
 	if v < at || v > w.t.sequences {
-		return 0, w.idx.damaged(w.t.documents()+8*no, "document %d should begin at sequence %d, and the one before it at %d of %d", no, v, at, w.t.sequences)
+		return 0, w.idx.damaged(w.t.documents()+8*no, "document %d should begin at sequence %d, but the one before it begins at %d of %d", no, v, at, w.t.sequences)
 	}
 	return v, nil
 }

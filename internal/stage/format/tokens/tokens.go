@@ -71,23 +71,23 @@ func (o Options) check() error {
 	case o.DType != mem.Object && !integer(o.DType):
 		return bad("give uint16 or uint32, or another integer type", "tokens of dtype %s", o.DType)
 	case o.EOS != nil && o.BOS != nil:
-		return bad("give the token that parts documents, as the one that ends or the one that begins them", "eos and bos are both set")
+		return bad("give one of them: the token that ends a document, or the one that begins one", "eos and bos are both set")
 	case o.Documents && (o.Window != 0 || o.Stride != 0 || o.Next || o.Random != 0):
-		return bad("give one of them", "documents and windows are both asked for")
+		return bad("give one of them", "documents and windows are both set")
 	case o.Documents:
 		return nil
 	case o.marked():
-		return bad("set documents too, or leave it out: windows do not look at documents", "eos and bos part documents, and windows are asked for")
+		return bad("set documents too, or leave it out: windows ignore documents", "eos and bos separate documents, but windows are set")
 	case o.Window == 0:
-		return bad("give window=1024 for windows of so many tokens, or documents=True", "it is not said what a sample is")
+		return bad("give window=1024 for windows of 1024 tokens, or documents=True", "the options do not say what a sample is")
 	case o.Window < 0 || o.Window > maxWindow:
-		return bad("a window has 1 token at least", "a window of %d tokens; the limit is %d", o.Window, maxWindow)
+		return bad("a window has at least 1 token", "a window of %d tokens; the limit is %d", o.Window, maxWindow)
 	case o.Stride < 0:
 		return bad("1 makes a window begin at every token; 0 puts them side by side", "a stride of %d tokens", o.Stride)
 	case o.Random < 0:
 		return bad("give the number of samples of an epoch", "%d random windows", o.Random)
 	case o.Random > 0 && o.Stride != 0:
-		return bad("give one of them: random windows begin at any token", "random windows and a stride are both asked for")
+		return bad("give one of them: random windows begin at any token", "random windows and a stride are both set")
 	}
 	return nil
 }
@@ -335,7 +335,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 			return d.missing(id, f)
 		}
 		if len(raw) != 1 || int64(len(raw[0])) != e.Len {
-			return errs.New(errs.Bug, "the bytes handed in are not those of the extent").At(d.where(id))
+			return errs.New(errs.Bug, "the bytes passed in are not those of the extent").At(d.where(id))
 		}
 		s.Fields = append(s.Fields, format.Field{Name: Field, Data: raw[0], File: e.File, Off: e.Off})
 	}
@@ -369,5 +369,5 @@ func (d *Dataset) Check(fields []string) error {
 
 // Format describes the format.
 func Format() format.Format {
-	return format.Format{Name: "tokens", Sniff: Sniff, Python: "TokenDataset"}
+	return format.Format{Name: "tokens", Sniff: Sniff, Python: "TokenDataset", Arguments: "1024"}
 }

@@ -369,9 +369,9 @@ func TestOptions(t *testing.T) {
 		{tokens.Options{Random: 1}, short, errs.Config, "what a sample is"},
 		{tokens.Options{Window: 4, Documents: true}, short, errs.Config, "documents and windows"},
 		{tokens.Options{Random: 4, Documents: true}, short, errs.Config, "documents and windows"},
-		{tokens.Options{Window: 4, EOS: at(1)}, short, errs.Config, "windows are asked for"},
+		{tokens.Options{Window: 4, EOS: at(1)}, short, errs.Config, "windows are set"},
 		{tokens.Options{Documents: true, EOS: at(1), BOS: at(1)}, short, errs.Config, "both set"},
-		{tokens.Options{Documents: true}, short, errs.Config, "nothing tells where the documents"},
+		{tokens.Options{Documents: true}, short, errs.Config, "unknown where the documents"},
 		{tokens.Options{Documents: true, EOS: at(70_000)}, short, errs.Config, "no uint16 token can be 70000"},
 		{tokens.Options{Documents: true, EOS: at(-1)}, short, errs.Config, "no uint16 token can be -1"},
 		{tokens.Options{Window: 4, DType: mem.Float32}, short, errs.Config, "dtype float32"},
@@ -380,9 +380,9 @@ func TestOptions(t *testing.T) {
 		{tokens.Options{Window: 5, Next: true, Random: 9}, short, errs.Empty, "no window of 6 tokens"},
 		{tokens.Options{Window: 5}, empty, errs.Empty, "no token"},
 		{tokens.Options{Documents: true, EOS: at(1)}, empty, errs.Empty, "no token"},
-		{tokens.Options{Window: 5}, odd, errs.Damaged, "no whole number of uint16"},
-		{tokens.Options{Window: 5, DType: mem.Uint32}, short, errs.Damaged, "no whole number of uint32"},
-		{tokens.Options{Window: 5}, wider, errs.Config, "uint16 is read unless"},
+		{tokens.Options{Window: 5}, odd, errs.Damaged, "not a whole number of uint16"},
+		{tokens.Options{Window: 5, DType: mem.Uint32}, short, errs.Damaged, "not a whole number of uint32"},
+		{tokens.Options{Window: 5}, wider, errs.Config, "uint16 is read by default"},
 		{tokens.Options{Window: 5}, s.dir, errs.Config, "is a folder"},
 		{tokens.Options{Window: 5}, s.dir + "/shrot.bin", errs.NotFound, "no token file"},
 		{tokens.Options{Window: 5}, s.dir + "/short.idx", errs.NotFound, "no index file"},
@@ -436,7 +436,7 @@ func TestForeignFiles(t *testing.T) {
 		for _, opt := range []tokens.Options{{Window: 1}, {Window: 1, DType: mem.Uint16}} {
 			opt.Store = &index.Store{}
 			_, err := tokens.Open(context.Background(), source.NewFile(), []string{path}, opt)
-			if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, what) || !strings.Contains(e.What, "no file of tokens") {
+			if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, what) || !strings.Contains(e.What, "not a file of tokens") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}

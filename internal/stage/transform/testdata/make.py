@@ -43,8 +43,8 @@ class Set:
         self.cases: list[dict[str, object]] = []
         self.blob = bytearray()
 
-    def add(self, name, source, transforms, *, codec="rgb", layout="", pil=False, draw=None, expect=None):
-        """One case: what ``transforms`` (or ``expect``, where a region is drawn) make of a picture."""
+    def add(self, name, source, transforms, *, codec="rgb", layout="", pil=False, draw=None, place=None, expect=None):
+        """One case: what ``transforms`` (or ``expect``, where something is drawn) make of a picture."""
         path = HERE / source if (HERE / source).exists() else PHOTOS / source
         picture = Image.open(path).convert("RGB" if codec == "rgb" else "L")
         if not pil:
@@ -63,6 +63,7 @@ class Set:
             "layout": layout,
             "ops": to_ops(transforms, name),
             "draw": draw,
+            "place": place,
             "dtype": str(array.dtype),
             "shape": list(array.shape),
             "offset": len(self.blob),
@@ -80,6 +81,56 @@ def region(box, size, mode="bilinear"):
     return v2.Lambda(lambda p: F.resized_crop(p, y, x, h, w, size, interpolation=v2.InterpolationMode(mode)))
 
 
+def chosen(op: str, place: int) -> list[dict[str, object]]:
+    """What the example of an operation chooses for wide.png at this place: choices.json never changes."""
+    return json.loads(json.loads((HERE / "choices.json").read_text())[op][place])
+
+
+def sizes(s: Set) -> None:
+    """Random sizes, as chosen, and as torchvision draws them where there is one possibility."""
+    cubic = v2.InterpolationMode.BICUBIC
+    for make in (
+        lambda **how: v2.RandomResize(40, 80, **how),
+        lambda **how: v2.RandomShortestSize([40, 50, 60], 70, **how),
+        lambda **how: v2.ScaleJitter((70, 60), (0.5, 1.5), **how),
+    ):
+        op = type(make()).__name__
+        for place, how in enumerate(({}, {"interpolation": cubic}, {"interpolation": "nearest"})):
+            (choice,) = chosen(op, place)
+            expect = [v2.Resize((choice["to_height"], choice["to_width"]), **how)]
+            s.add(op, "wide.png", [make(**how)], place=place, expect=expect, codec="gray" if place else "rgb")
+    for place in (1, 3):
+        (choice,) = chosen("RandomZoomOut", place)
+        padding = [choice[f"pad_{side}"] for side in ("left", "top", "right", "bottom")]
+        expect = [v2.Pad(padding, fill=(9, 200, 77))]
+        s.add("RandomZoomOut", "wide.png", [v2.RandomZoomOut((9, 200, 77))], place=place, expect=expect)
+    for source in ("wide.png", "tall.png"):
+        small = v2.Resize(20)
+        s.add("one size", source, [small, v2.RandomResize(40, 41)])
+        s.add("one shortest size", source, [small, v2.RandomShortestSize(40, 50)])
+        s.add("one scale", source, [small, v2.ScaleJitter((70, 60), (0.7, 0.7))])
+        s.add("zoom by one", source, [small, v2.RandomZoomOut(3, (1, 1), 1.0), v2.RGB()])
+    s.add("grey to colours", "gray.png", [v2.CenterCrop(20), v2.RGB()], codec="gray")
+    s.add("grey to colours late", "gray.png", [v2.ToDtype(torch.float32, scale=True), v2.RGB()], codec="gray")
+
+
+def holders(s: Set) -> None:
+    def did(choice):
+        if "flipped" in choice:
+            return v2.RandomVerticalFlip(float(choice["flipped"]))
+        return v2.Pad(8) if choice["op"] == "Pad" else v2.CenterCrop(64)
+
+    held = [v2.CenterCrop(64), v2.RandomVerticalFlip(), v2.Identity()]
+    ordered = [v2.CenterCrop(64), v2.Pad(8), v2.RandomVerticalFlip()]
+    for transform in (v2.RandomChoice(held, p=[1, 2, 1]), v2.RandomOrder(ordered)):
+        op = type(transform).__name__
+        for place in range(3):
+            expect = [v2.Identity(), *map(did, chosen(op, place)[1:])]
+            s.add(op, "wide.png", [transform], place=place, expect=expect, codec="gray")
+    s.add("one choice", "tall.png", [v2.RandomChoice([v2.Resize(30), v2.CenterCrop(20)], p=[0, 3])])
+    s.add("one order", "tall.png", [v2.RandomOrder([v2.Compose([v2.Resize(30), v2.CenterCrop(20)])])])
+
+
 def cases() -> None:
     s = Set()
     for source in ("wide.png", "tall.png"):
@@ -88,6 +139,12 @@ def cases() -> None:
         s.add("longer edge", source, [v2.Resize(None, max_size=45)])
         s.add("shrunk", source, [v2.Resize((17, 33))])
         s.add("nearest", source, [v2.Resize((31, 47), interpolation="nearest")])
+        exact = v2.InterpolationMode.NEAREST_EXACT
+        s.add("nearest-exact", source, [v2.Resize((31, 47), interpolation=exact)])
+        cubic = v2.InterpolationMode.BICUBIC
+        s.add("bicubic", source, [v2.Resize((31, 47), interpolation=cubic)])
+        s.add("bicubic, shrunk much", source, [v2.Resize((9, 11), interpolation=cubic)])
+        s.add("bicubic, enlarged", source, [v2.CenterCrop((20, 15)), v2.Resize((73, 41), interpolation=cubic)])
         s.add("evaluation", source, [v2.Resize(36), v2.CenterCrop(32)])
         s.add("odd centre", source, [v2.CenterCrop((31, 44))])
         s.add("flip and shrink", source, [v2.RandomHorizontalFlip(1.0), v2.Resize((21, 24))])
@@ -147,12 +204,17 @@ def cases() -> None:
         s.add("region", source, ours, draw=n, expect=[region(d["box"], (24, 28)), v2.RandomHorizontalFlip(float(flip))])
     nearest = [v2.RandomResizedCrop((24, 28), interpolation="nearest")]
     box = json.loads((HERE / "draws.json").read_text())[2]["box"]
+    cubic = [v2.RandomResizedCrop((24, 28), interpolation=v2.InterpolationMode.BICUBIC)]
+    s.add("bicubic region", "wide.png", cubic, draw=2, expect=[region(box, (24, 28), "bicubic")])
     s.add("nearest region", "wide.png", nearest, draw=2, expect=[region(box, (24, 28), "nearest")])
 
     for photo in sorted(p.name for p in PHOTOS.glob("*.jpg")):
         s.add("photo", photo, [v2.Resize(40), v2.CenterCrop((32, 36))])
         s.add("region of a photo", photo, [v2.CenterCrop((61, 73)), v2.Resize((23, 30))])
+        s.add("bicubic photo", photo, [v2.Resize(40, interpolation=v2.InterpolationMode.BICUBIC)])
     s.add("grey photo", "chelsea.jpg", [v2.CenterCrop(40)], codec="gray", pil=True)
+    sizes(s)
+    holders(s)
     s.write()
 
 

@@ -134,7 +134,7 @@ type Loop struct {
 	Step    Figure `json:"step_s,omitzero"`  // a batch, between __next__ and the next
 	Hung    Figure `json:"hung_s,omitzero"`  // steps that took many times as long as others, all together: not in Step
 	Hangs   int    `json:"hangs,omitempty"`  // how many
-	Hand    Figure `json:"hand_s,omitzero"`  // __next__ when a batch is ready
+	Take    Figure `json:"hand_s,omitzero"`  // __next__ when a batch is ready
 	WaitP99 Figure `json:"wait_p99_s,omitzero"`
 	Ready   Figure `json:"ready,omitzero"` // batches waiting when __next__ is called
 
@@ -302,7 +302,7 @@ const (
 	Collate   = "collate"
 )
 
-// Frame is a place in the code, and the share of the time that a worker was there.
+// Frame is a line of code, and the share of the time that a worker was there.
 type Frame struct {
 	At    string  `json:"at"`
 	Share float64 `json:"share"`

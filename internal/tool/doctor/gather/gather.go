@@ -92,14 +92,14 @@ func loopOf(f *Folder, w *system.Watched, pid, id int) evidence.Loop {
 		}
 	}
 	src.annotate(l.Cost.Frames)
-	places(&l.Cost, src)
+	locate(&l.Cost, src)
 	l.Settings.Files, l.Settings.Stores = filesOpened(f, pid, last)
 	return l.Loop
 }
 
-// places gives transforms the line where the script makes them, instead of the one that
+// locate gives transforms the line where the script makes them, instead of the one that
 // calls them all, and other calls the file and line without their function.
-func places(c *evidence.Cost, src *sources) {
+func locate(c *evidence.Cost, src *sources) {
 	for i, s := range c.Stages {
 		if s.Kind != evidence.Transform || strings.HasPrefix(s.Name, "PIL.") || strings.HasPrefix(s.Name, "cv2.") {
 			continue
@@ -363,7 +363,7 @@ func (l *loop) recent(last *loaderLine) {
 		slices.Sort(quick)
 		// Not the middle: batches come in order, and one that is ready may not be the
 		// one that is asked for.
-		l.Hand = evidence.Measured(quick[len(quick)/10], evidence.FromHook)
+		l.Take = evidence.Measured(quick[len(quick)/10], evidence.FromHook)
 	}
 }
 

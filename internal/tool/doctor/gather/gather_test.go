@@ -44,7 +44,7 @@ func TestGather(t *testing.T) {
 		{"first", l.First, 2.5},
 		{"an epoch", l.PerEpoch, 100},
 		{"ready", l.Ready, 0.25},
-		{"what is ready is taken in", l.Hand, 0.0005},
+		{"what is ready is taken in", l.Take, 0.0005},
 		{"a batch", l.Cost.Batch, 0.05},
 		{"a batch on a core", l.Cost.CPU, 0.03},
 		{"a sample", l.Cost.Sample, 0.0045},

@@ -418,8 +418,8 @@ func (f *Folder) Usual() (longest float64) {
 	return longest
 }
 
-// Places are what the processes that have written run or wait for.
-func (f *Folder) Places(root string) (out []string) {
+// Locations are what the processes that have written run or wait for.
+func (f *Folder) Locations(root string) (out []string) {
 	for pid, p := range f.processes {
 		at := system.Standing(root, pid)
 		if at == "" {

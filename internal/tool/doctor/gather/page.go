@@ -48,8 +48,10 @@ func costOfPage(a, b stats.Snapshot, samples, batches float64) (c evidence.Cost)
 	work := b.Decode.BusySeconds - a.Decode.BusySeconds
 	cpu := b.Decode.CPUSeconds - a.Decode.CPUSeconds
 	read := b.Decode.InputSeconds - a.Decode.InputSeconds
+	python := b.Python.BusySeconds - a.Python.BusySeconds
+	pythonCPU := min(b.Python.CPUSeconds-a.Python.CPUSeconds, python)
 	joined := b.Batch.BusySeconds - a.Batch.BusySeconds + b.Deliver.BusySeconds - a.Deliver.BusySeconds
-	if work+read == 0 {
+	if work+read+python == 0 {
 		read = b.Read.BusySeconds - a.Read.BusySeconds
 	}
 	share := 1.0
@@ -71,6 +73,7 @@ func costOfPage(a, b stats.Snapshot, samples, batches float64) (c evidence.Cost)
 		rest -= busy
 		add(t.Name, evidence.Transform, busy, busy*share)
 	}
+	add("Python code", evidence.Python, python, pythonCPU)
 	name, kind := "decode", evidence.Decode
 	if rest < copied*samples {
 		name, kind = "copy", evidence.Collate
@@ -82,11 +85,15 @@ func costOfPage(a, b stats.Snapshot, samples, batches float64) (c evidence.Cost)
 		c.Stages[i].Wall.Source, c.Stages[i].CPU.Source = evidence.FromPage, evidence.FromPage
 	}
 	slices.SortStableFunc(c.Stages, func(a, b evidence.Stage) int { return cmp.Compare(b.Wall.Value, a.Wall.Value) })
-	c.Batch, c.CPU = evidence.Measured((work+read+joined)/batches, evidence.FromPage), evidence.Measured((work*share+joined)/batches, evidence.FromPage)
+	c.Batch, c.CPU = evidence.Measured((work+read+python+joined)/batches, evidence.FromPage), evidence.Measured((work*share+pythonCPU+joined)/batches, evidence.FromPage)
 	c.Process = c.CPU
-	c.Sample, c.SampleCPU = evidence.Measured((work+read)/samples, evidence.FromPage), evidence.Measured(work*share/samples, evidence.FromPage)
+	c.Sample, c.SampleCPU = evidence.Measured((work+read+python)/samples, evidence.FromPage), evidence.Measured((work*share+pythonCPU)/samples, evidence.FromPage)
 	c.Collate = evidence.Measured(joined/batches, evidence.FromPage)
-	c.Spread, c.P50, c.P99, c.Most = "sample", evidence.Measured(b.Decode.P50, evidence.FromPage), evidence.Measured(b.Decode.P99, evidence.FromPage), evidence.Measured(b.Decode.P99, evidence.FromPage)
+	tail := b.Decode
+	if python > work {
+		tail = b.Python
+	}
+	c.Spread, c.P50, c.P99, c.Most = "sample", evidence.Measured(tail.P50, evidence.FromPage), evidence.Measured(tail.P99, evidence.FromPage), evidence.Measured(tail.P99, evidence.FromPage)
 	c.Read = evidence.Ratio(float64(b.Read.Bytes-a.Read.Bytes), samples, evidence.FromPage)
 	return c
 }
@@ -171,7 +178,7 @@ func (p *Pages) number(loops []evidence.Loop) {
 }
 
 // stepsOf is the last steps of a loader, as a timeline draws them: when a batch was asked
-// for, and when it was there to be handed out, which ends the waiting that the page counts
+// for, and when it was ready to be delivered, which ends the waiting that the page counts
 // (to send it is the step's, there as here). A bundle of batches is not a step.
 func stepsOf(spans []stats.Span, loader int64) (out [][3]float64) {
 	spans = slices.DeleteFunc(slices.Clone(spans), func(s stats.Span) bool {

@@ -99,7 +99,7 @@ func TestPages(t *testing.T) {
 		t.Errorf("no batch came, and there are %d loops", len(p.Loops(nowhere)))
 	}
 	for i := range 5 {
-		s.Hand(stats.Progress{Step: int64(i), Samples: int64(8 * (i + 1)), Batches: int64(i + 1)})
+		s.Delivered(stats.Progress{Step: int64(i), Samples: int64(8 * (i + 1)), Batches: int64(i + 1)})
 		p.Look(pids, false)
 	}
 	if l := p.Loops(func(int, int64) string { return "train.py:3" }); len(l) != 1 || l[0].Batches.Value < 1 || l[0].PID != os.Getpid() || l[0].Settings.Where != "train.py:3" {
@@ -184,5 +184,24 @@ func TestCopyingIsNoDecoding(t *testing.T) {
 	r := judge.Judge(evidence.Evidence{Schema: evidence.Schema, Subject: evidence.Subject{Kind: evidence.OfSpec}, Machine: evidence.Machine{Cores: evidence.Measured(2, "test")}, Loops: []evidence.Loop{LoopOfPage(a, b)}})
 	if r.Verdict.Name != judge.Assembly || strings.Contains(r.Verdict.Sentence, "ecod") {
 		t.Errorf("%s: %s", r.Verdict.Title(), r.Verdict.Sentence)
+	}
+}
+
+// Where Python workers make the samples, their code is what a sample costs, and the verdict
+// names it.
+func TestPythonOfAPage(t *testing.T) {
+	a, b := snapshots()
+	for i, s := range []*stats.Snapshot{&a, &b} {
+		n := []float64{10, 110}[i]
+		s.Decode, s.Transforms, s.Read = stats.StageSnapshot{}, nil, stats.StageSnapshot{}
+		s.Python = stats.StageSnapshot{BusySeconds: 8 * n * 0.016, CPUSeconds: 8 * n * 0.015, Items: int64(8 * n), P50: 0.014, P99: 0.04}
+	}
+	l := LoopOfPage(a, b)
+	if c := l.Cost; math.Abs(c.Sample.Value-0.016) > 1e-9 || math.Abs(c.SampleCPU.Value-0.015) > 1e-9 || c.P99.Value != 0.04 || c.Stages[0].Kind != evidence.Python {
+		t.Errorf("%+v", l.Cost)
+	}
+	v := judge.Judge(evidence.Evidence{Subject: evidence.Subject{Kind: evidence.OfSpec, Command: []string{"x.yaml"}}, Machine: evidence.Machine{Cores: evidence.Measured(2, "test")}, Loops: []evidence.Loop{l}}).Verdict
+	if v.Name != judge.PythonCode {
+		t.Errorf("%+v", v)
 	}
 }

@@ -44,8 +44,9 @@ func (s *sources) lines(path string) []string {
 	return s.files[path]
 }
 
-// place is a place that the hook names FILE:FUNCTION:LINE, and its lines.
-func (s *sources) place(at string) (lines []string, number int) {
+// lineAt splits a location that the hook writes as FILE:FUNCTION:LINE into the lines of
+// the file and the number of the line in it.
+func (s *sources) lineAt(at string) (lines []string, number int) {
 	at, _, _ = strings.Cut(at, " ")
 	parts := strings.Split(at, ":")
 	if len(parts) < 2 {
@@ -68,7 +69,7 @@ func (s *sources) place(at string) (lines []string, number int) {
 // annotate adds to frames what is written in their lines.
 func (s *sources) annotate(frames []evidence.Frame) {
 	for i, f := range frames {
-		if lines, n := s.place(f.At); n > 0 {
+		if lines, n := s.lineAt(f.At); n > 0 {
 			frames[i].Text = show.OneLine(strings.TrimSpace(statement(lines, n-1)))
 			if sql := s.query(frames[i].Text); sql != "" {
 				frames[i].Text += "  # " + strings.Join(strings.Fields(sql), " ")
@@ -104,9 +105,9 @@ func (s *sources) query(text string) string {
 	return ""
 }
 
-// text is the statement at a place.
+// text is the statement at a location.
 func (s *sources) text(at string) string {
-	lines, n := s.place(at)
+	lines, n := s.lineAt(at)
 	if n == 0 {
 		return ""
 	}
@@ -183,7 +184,7 @@ func (s *sources) settingsOf(calls []callLine) map[string]string {
 }
 
 // setting is the line where a value of that name was written, which these calls, innermost
-// first, have handed on; empty if none says it.
+// first, have passed on; empty if none says it.
 func (s *sources) setting(calls []callLine, name string) string {
 	open := false // an inner call takes it out of **options
 	for i, c := range calls {
@@ -337,7 +338,7 @@ func unpacked(lines []string, line int, text, name string) int {
 	return 0
 }
 
-// positional says whether a call gives a parameter of a def by its place.
+// positional says whether a call gives a parameter of a def by its position.
 func positional(def, call, name string) bool {
 	params := argumentsOf(def)
 	if len(params) > 0 && (params[0] == "self" || params[0] == "cls") {

@@ -1,4 +1,4 @@
-"""Begins the watch of an unchanged script, then hands on to the sitecustomize that this file hides.
+"""Begins the watch of an unchanged script, then runs the sitecustomize that this file hides.
 
 Python runs it at its start because its folder leads PYTHONPATH. It owns three promises: nothing happens without a
 writable folder in STOKER_DOCTOR_DIR; the script's sys.path is what it would be without us; another sitecustomize
@@ -76,7 +76,7 @@ def _watch(here):
     sys.meta_path.insert(0, _Finder(here))
 
 
-def _hand_on():
+def _next_sitecustomize():
     spec = _frozen_importlib_external.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or not hasattr(spec.loader, "exec_module"):
         return
@@ -91,4 +91,4 @@ try:
     _watch(_here)
 except Exception:
     pass
-_hand_on()
+_next_sitecustomize()

@@ -87,16 +87,16 @@ def caller(depth: int = 2) -> str:
 
 def built(depth: int = 2, thing: object = None) -> tuple:
     """The same, and whether it called itself, and not through a library. The constructor of a class that the script
-    derives, which hands on what it is given, is passed over while there is a call of it: `thing` is its self."""
+    derives, which passes on what it is given, is passed over while there is a call of it: `thing` is its self."""
     frame = first = sys._getframe(depth)
     while frame.f_back is not None and not _of_script(frame):
         frame = frame.f_back
-    while thing is not None and frame.f_back is not None and _hands_on(frame, thing) and _of_script(frame.f_back):
+    while thing is not None and frame.f_back is not None and _forwards(frame, thing) and _of_script(frame.f_back):
         frame = frame.f_back
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}", frame is first
 
 
-def _hands_on(frame, thing: object) -> bool:
+def _forwards(frame, thing: object) -> bool:
     """Whether it is a constructor of `thing` itself that takes **options; else the values are written in it."""
     code = frame.f_code
     if code.co_name != "__init__" or not code.co_argcount or not code.co_flags & 0x08:

@@ -312,7 +312,7 @@ func changeOfCollate(v *view) []Change {
 		return []Change{{"uint8 fields, and floats made on the device", "fewer bytes per batch"}}
 	}
 	if c := v.Loop.Settings.Collate; c != "" && c != "default" {
-		if v.Data() == loop.OfTokens || v.Loop.Padding.Known() {
+		if v.Data() == loop.OfTokens || v.Loop.Padding.Known() || strings.Contains(strings.ToLower(evidence.Short(c)), "pad") {
 			return []Change{{"torch.nn.utils.rnn.pad_sequence([torch.as_tensor(s) for s in sequences], batch_first=True)", evidence.Short(c) + " works sample by sample, and number by number where samples are lists; this pads all of a batch in one call, to the longest in it"}}
 		}
 		return []Change{{"def collate(batch): return torch.stack(...)", evidence.Short(c) + " works sample by sample; make tensors of one shape in __getitem__ and stack them once"}}
@@ -384,7 +384,11 @@ func changeOfTransform(v *view) []Change {
 		// Pictures of unequal size cannot be a batch before it: it cannot move to the device.
 		out = append(out, Change{v.pack("--resize 256"), "stores pictures at about the size that training uses, so there is less to resize"})
 	case later != "":
-		out = append(out, Change{fmt.Sprintf("Compose([..., %s(...), %s(...), ...])", later, name), fmt.Sprintf("put %s first: %s then has fewer pixels to process (results differ slightly)", later, name)})
+		less := "less"
+		if v.Data() == loop.OfPictures {
+			less = "fewer pixels"
+		}
+		out = append(out, Change{fmt.Sprintf("Compose([..., %s(...), %s(...), ...])", later, name), fmt.Sprintf("put %s first: %s then has %s to process (results differ slightly)", later, name, less)})
 	case strings.HasPrefix(s.Name, "torchvision."):
 		out = append(out, Change{name + " on the GPU, after batch.to(device)", "all pictures of a batch in one call, if one random draw for all of them is good enough"})
 	default:

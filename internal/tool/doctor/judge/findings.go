@@ -225,9 +225,10 @@ func smallShm(v *view) (string, string, Change, bool) {
 
 func tinyFiles(v *view) (string, string, Change, bool) {
 	c := v.Loop.Cost
+	again, _ := v.repeats() // one file that is opened for every sample is not one file per sample
 	return fmt.Sprintf("A sample opens %.1f files of about %s, and waits %s for them.", c.Opens.Value, show.Bytes(c.Read.Value/max(c.Opens.Value, 1e-9)), show.Seconds(v.Part(evidence.Read).Seconds())), c.Opens.Source,
 		Change{v.pack(""), "the same samples in few large files"},
-		c.Opens.Known() && c.Read.Known() && c.Opens.Value >= 0.9 && c.Read.Value/c.Opens.Value < tiny && v.Part(evidence.Read).Seconds() >= 0.2*v.Sum() && (v.slowed(evidence.Read) || v.Loop.Settings.Length != nil && *v.Loop.Settings.Length >= millions)
+		again.name == "" && c.Opens.Known() && c.Read.Known() && c.Opens.Value >= 0.9 && c.Read.Value/c.Opens.Value < tiny && v.Part(evidence.Read).Seconds() >= 0.2*v.Sum() && (v.slowed(evidence.Read) || v.Loop.Settings.Length != nil && *v.Loop.Settings.Length >= millions)
 }
 
 // slowed says whether a kind of costs can be why the loop waits: in all workers

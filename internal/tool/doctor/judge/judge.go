@@ -142,8 +142,9 @@ func (v *view) verdict() Verdict {
 		}
 		if r.after != nil && v.Now > 0 && v.Paced() {
 			then := v.Settled(r.after(v))
-			if gain := model.Speedup(v.Now, v.Rare(then)); gain < boundless && then.Mean() < evidence.Most {
-				out.Now, out.Then, out.Speedup = v.Now, v.Rare(then).Mean(), gain
+			rare := v.Rare(then)
+			if gain := model.Speedup(v.Now, rare); gain < boundless && then.Mean() < evidence.Most && rare.Mean() < evidence.Most {
+				out.Now, out.Then, out.Speedup = v.Now, rare.Mean(), gain
 				out.wholeScript(v.Share())
 			}
 		}

@@ -70,7 +70,7 @@ var (
 func rules() []rule {
 	return []rule{
 		ranksDiffer, starves, copiedTwice, notBound, tooManyStart, startOfEpochs, noMemory, oversubscribed, limited,
-		sampled, contended, repeated, longTail, tooFew, shallow, tooMany, handed, smallFiles, bandwidth, latency, unprobed, assembly, decoding, transforming, aside, inPython,
+		sampled, contended, repeated, longTail, tooFew, shallow, tooMany, taking, smallFiles, bandwidth, latency, unprobed, assembly, decoding, transforming, aside, inPython,
 	}
 }
 
@@ -269,7 +269,7 @@ var limited = rule{
 		j.Blocked = v.Unstopped()
 		j.Step = v.UnstoppedStep()
 		if v.Loop.Trainer.Known() { // taking a batch is computed, and was stretched as the step was
-			j.Hand = min(j.Hand, j.Trainer)
+			j.Take = min(j.Take, j.Trainer)
 		}
 		return j
 	},
@@ -289,7 +289,7 @@ var tooFew = rule{
 			return fmt.Sprintf("The trainer makes its batches itself; %s would make them meanwhile.", show.Things(v.lacking(), "worker"))
 		}
 		taking, work := "", "work"
-		if v.Handing() {
+		if v.TakingCounts() {
 			taking = " and taking what is ready"
 		}
 		if v.Loop.Settings.Workers == 1 {
@@ -332,7 +332,7 @@ func (v *view) collates() bool {
 func (v *view) uncollated() model.Job {
 	j := v.Without(evidence.Collate)
 	if v.Loop.BatchBytes.Known() && v.Loop.Settings.Collate != "default" {
-		j.Hand = min(j.Hand, 1e-3+v.Loop.BatchBytes.Value/1e9)
+		j.Take = min(j.Take, 1e-3+v.Loop.BatchBytes.Value/1e9)
 	}
 	return j
 }

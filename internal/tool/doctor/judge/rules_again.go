@@ -20,15 +20,16 @@ import (
 
 // again is what is done for every sample, and could be done once in each worker.
 type again struct {
-	name   string // of what is opened
-	what   string // is done, in words
-	at     string // the line
-	text   string // as it is written
-	whole  bool   // all of the file is read and parsed for one sample
-	query  bool   // it searches a whole table
-	others int    // samples are made for so many ranks and workers, and one of them is kept
-	cpu    float64
-	waited float64 // s a sample
+	name    string  // of what is opened
+	what    string  // is done, in words
+	at      string  // the line
+	text    string  // as it is written
+	targets float64 // how many different things are opened
+	whole   bool    // all of the file is read and parsed for one sample
+	query   bool    // it searches a whole table
+	others  int     // samples are made for so many ranks and workers, and one of them is kept
+	cpu     float64
+	waited  float64 // s a sample
 }
 
 func (a again) seconds() float64 { return a.cpu + a.waited }
@@ -38,7 +39,7 @@ var openers = map[string]string{
 	"h5py.File": "file", "zipfile.ZipFile": "archive", "tarfile.TarFile": "archive", "sqlite3.connect": "db", "lmdb.open": "env", "open": "file", "gzip.open": "file",
 }
 
-// parsers are calls that make objects of all that they are given.
+// parses reports whether a call makes objects of everything that it is given.
 func parses(name string) bool {
 	for _, p := range [...]string{"json.", "orjson.", "yaml.", "xml", "pickle.", "pandas.read", "pyarrow.read", "numpy.load", "numpy.npz", "numpy.loadtxt", "numpy.genfromtxt", "numpy.fromfile", "torch.load", "read"} {
 		if strings.HasPrefix(name, p) {
@@ -80,7 +81,7 @@ func (v *view) repeats() (a again, ok bool) {
 	if i := slices.IndexFunc(c.Stages, func(s evidence.Stage) bool { return few(s) && s.Name != "open" && s.Name != "read" }); i >= 0 {
 		s = c.Stages[i]
 	}
-	a = again{name: s.Name, at: s.At, text: s.Text}
+	a = again{name: s.Name, at: s.At, text: s.Text, targets: s.Targets.Value}
 	a.whole = parses(s.Name) && s.Name != "read" || c.Read.Value >= perFile*v.Loop.SampleBytes.Value && v.Loop.SampleBytes.Known() && c.Read.Value >= 32<<10 && s.Name != "h5py.File" && s.Name != "sqlite3.connect" && s.Name != "lmdb.open"
 	for _, s := range c.Stages {
 		switch {
@@ -115,6 +116,13 @@ func (v *view) repeats() (a again, ok bool) {
 }
 
 var (
+	// A query that skips rows, with its table and the column that orders them. The text is
+	// a statement of Python, in which offset and limit may also be variables: in SQL a
+	// number, a parameter or the end of a piece of text follows.
+	anOffset = regexp.MustCompile(`(?i)\boffset\s+(?:[?:{$@\d"']|%[s(])|\blimit\s+(?:[?:{$@\d]|%[s(])[^,;"']*,`)
+	aTable   = regexp.MustCompile(`(?i)\bfrom\s+["'\x60]?(\w+)`)
+	anOrder  = regexp.MustCompile(`(?i)\border\s+by\s+(?:\w+\.)?["'\x60]?(\w+)["'\x60]?(\s+desc\b)?`)
+
 	aQuery = regexp.MustCompile(`\.execute\(|\.fetch(one|all|many)\(|read_sql`)
 	aWhere = regexp.MustCompile(`(?is)\bfrom\s+["'\x60]?(\w+)["'\x60]?.*?\bwhere\s+(?:\w+\.)?["'\x60]?(\w+)["'\x60]?\s*(?:=|like|in\b|is\b)`)
 )
@@ -236,6 +244,8 @@ func changeOfRepeated(v *view) []Change {
 			strings.Join([]string{"# in __iter__, before " + line + ":", "mine, shares = " + share, "if number % shares != mine:", "    continue  # not parsed and not decoded"}, "\n"),
 			"number counts lines or records, which are cheap to pass over; files of which each rank reads its own are cheaper still",
 		}}
+	case a.query && anOffset.MatchString(a.text):
+		return []Change{byKey(a.text, line)}
 	case a.query:
 		table, column := "samples", "key"
 		if m := aWhere.FindStringSubmatch(a.text); m != nil {
@@ -261,7 +271,7 @@ func changeOfRepeated(v *view) []Change {
 			strings.Join([]string{"# in __init__, once:", v.readOnce(), "# and in __getitem__ take the sample from there, instead of opening the file at " + line}, "\n"),
 			"forked workers share it; numbers are better kept in one NumPy array",
 		}}
-	case a.whole:
+	case a.whole && openers[a.name] != "archive": // processes that share one would move each other's place in it
 		return []Change{{
 			strings.Join([]string{
 				"# in __init__, once:",
@@ -271,18 +281,77 @@ func changeOfRepeated(v *view) []Change {
 			"forked workers share it; a large one is better kept as NumPy arrays",
 		}}
 	}
+	return []Change{openOnce(a, line)}
+}
+
+// openOnce leaves open what is opened again: one object, or one for each of several paths.
+func openOnce(a again, line string) Change {
+	call := expression(a.text, a.name+"(path)")
+	if a.targets >= 2 {
+		path := argument(call)
+		return Change{
+			strings.Join([]string{
+				"self.opened = {}  # in __init__",
+				fmt.Sprintf("if %s not in self.opened: self.opened[%s] = %s  # in __getitem__, instead of %s", path, path, call, line),
+			}, "\n"),
+			"each file is opened once in each worker, at its first sample there, and left open",
+		}
+	}
 	name := openers[a.name]
 	if name == "" {
 		name = "file"
 	}
-	fallback := a.name + "(path)"
-	return []Change{{
+	if strings.Contains(call, "self."+name) { // the script's own name for the path
+		name = "open_" + name
+	}
+	return Change{
 		strings.Join([]string{
 			fmt.Sprintf("self.%s = None  # in __init__", name),
-			fmt.Sprintf("if self.%s is None: self.%s = %s  # in __getitem__, instead of %s", name, name, expression(a.text, fallback), line),
+			fmt.Sprintf("if self.%s is None: self.%s = %s  # in __getitem__, instead of %s", name, name, call, line),
 		}, "\n"),
 		"opened once in each worker, at its first sample, and left open",
-	}}
+	}
+}
+
+// argument is the first argument of a call: what it opens.
+func argument(call string) string {
+	_, rest, _ := strings.Cut(call, "(")
+	depth := 0
+	for i, c := range rest {
+		switch c {
+		case '(', '[', '{':
+			depth++
+		case ',', ')', ']', '}':
+			if depth == 0 {
+				return strings.TrimSpace(rest[:i])
+			}
+			if c != ',' {
+				depth--
+			}
+		}
+	}
+	return rest
+}
+
+// byKey is a query that skips rows, written so that it finds its row by a key.
+func byKey(sql, line string) Change {
+	table, column, order := "samples", "rowid", ""
+	if m := aTable.FindStringSubmatch(sql); m != nil {
+		table = m[1]
+	}
+	if m := anOrder.FindStringSubmatch(sql); m != nil {
+		column = m[1]
+		if m[2] != "" {
+			order = " DESC"
+		}
+	}
+	return Change{
+		strings.Join([]string{
+			fmt.Sprintf("self.keys = [k for (k,) in db.execute(\"SELECT %s FROM %s ORDER BY %s%s\")]  # once, in __init__", column, table, column, order),
+			fmt.Sprintf("db.execute(\"SELECT ... FROM %s WHERE %s = ?\", (self.keys[index],))  # instead of %s", table, column, line),
+		}, "\n"),
+		fmt.Sprintf("OFFSET counts through all rows before it, for every sample; WHERE finds the row directly if %s is a primary key, or unique with an index", column),
+	}
 }
 
 // sampled: the trainer computes which samples come next, and is slow at that. Workers have
@@ -298,7 +367,7 @@ var sampled = rule{
 		return fmt.Sprintf("The sampler runs in the trainer, and takes %s of the time in __next__, the largest part of it at %s: workers wait for it, however many there are.", show.Percent(v.sampling()), loop.LineOnly(v.Loop.Steps.Inside[0].At))
 	},
 	why: func(v *view) []evidence.Line {
-		return append(loop.PlaceLines("in __next__", v.Loop.Steps.Inside), v.LoopLines()...)
+		return append(loop.FrameLines("in __next__", v.Loop.Steps.Inside), v.LoopLines()...)
 	},
 	change: func(v *view) []Change {
 		return []Change{{
@@ -308,7 +377,7 @@ var sampled = rule{
 	},
 	after: func(v *view) model.Job {
 		j := v.Job
-		j.Hand = max(0, j.Hand-v.sampling()*v.Loop.Wait.Value)
+		j.Take = max(0, j.Take-v.sampling()*v.Loop.Wait.Value)
 		return j
 	},
 }

@@ -58,23 +58,23 @@ var latency = rule{
 	after:  (*view).readAside,
 }
 
-// handed: workers keep up, and the trainer itself takes long to take what is ready:
+// taking: workers keep up, and the trainer itself takes long to take what is ready:
 // to unpickle it, to pin it, to map it.
-var handed = rule{
+var taking = rule{
 	verdict: Assembly,
-	needs:   []need{aWait, {"what taking a ready batch costs", func(v *view) evidence.Figure { return v.Loop.Hand }}},
+	needs:   []need{aWait, {"what taking a ready batch costs", func(v *view) evidence.Figure { return v.Loop.Take }}},
 	holds: func(v *view) bool {
 		// No copying is as slow as five megabytes a second: what takes that long is a worker
 		// that does not come to answer.
-		copied := !v.Loop.BatchBytes.Known() || v.Loop.BatchBytes.Value >= 5e6*v.Loop.Hand.Value
-		return v.Waits() && !v.collates() && v.Loop.Settings.Workers > 0 && v.Loop.Hand.Value >= max(0.6*v.Loop.Wait.Value, loop.Threshold*v.Now) && copied
+		copied := !v.Loop.BatchBytes.Known() || v.Loop.BatchBytes.Value >= 5e6*v.Loop.Take.Value
+		return v.Waits() && !v.collates() && v.Loop.Settings.Workers > 0 && v.Loop.Take.Value >= max(0.6*v.Loop.Wait.Value, loop.Threshold*v.Now) && copied
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("Batches are ready, and taking one takes the trainer %s.", show.Seconds(v.Loop.Hand.Value))
+		return fmt.Sprintf("Batches are ready, and taking one takes the trainer %s.", show.Seconds(v.Loop.Take.Value))
 	},
 	why: func(v *view) []evidence.Line {
 		var out loop.Lines
-		out.Add("taking a batch", v.Loop.Hand, "%s when one is ready", show.Seconds(v.Loop.Hand.Value))
+		out.Add("taking a batch", v.Loop.Take, "%s when one is ready", show.Seconds(v.Loop.Take.Value))
 		out.Add("a batch is", v.Loop.BatchBytes, "%s", show.Bytes(v.Loop.BatchBytes.Value))
 		return append(out, v.LoopLines()...)
 	},
@@ -87,10 +87,10 @@ var handed = rule{
 		}
 		return []Change{
 			{"return torch.from_numpy(image)  # uint8", "send bytes, and make them floats on the device: a quarter of the copying"},
-			{"stoker.DataLoader(...)", "hands out memory that is mapped, and copies nothing"},
+			{"stoker.DataLoader(...)", "returns mapped memory, and copies nothing"},
 		}
 	},
-	after: func(v *view) model.Job { j := v.Job; j.Hand = 0; return j },
+	after: func(v *view) model.Job { j := v.Job; j.Take = 0; return j },
 }
 
 // readAside is the loop whose workers are as many as its reads ask for, where that is the

@@ -53,12 +53,12 @@ func (v *View) StepLines() []evidence.Line {
 		}
 		return frames
 	}
-	return append(PlaceLines("  of a step", most(v.Loop.Steps.Usual)), PlaceLines("  of long steps", most(v.Loop.Steps.Long))...)
+	return append(FrameLines("  of a step", most(v.Loop.Steps.Usual)), FrameLines("  of long steps", most(v.Loop.Steps.Long))...)
 }
 
-// PlaceLines say what share of the time goes into each line of the script, and what is
+// FrameLines say what share of the time goes into each line of the script, and what is
 // written there.
-func PlaceLines(what string, frames []evidence.Frame) (out []evidence.Line) {
+func FrameLines(what string, frames []evidence.Frame) (out []evidence.Line) {
 	for _, f := range frames {
 		text := fmt.Sprintf("%s at %s", show.Percent(f.Share), LineOnly(f.At))
 		if f.Text != "" {
@@ -99,8 +99,8 @@ func (v *View) NeededLines() []evidence.Line {
 	out := Lines(v.CostLines())
 	if n := v.Job.Needed(); !math.IsInf(n, 0) && n < 1e4 {
 		by := "a step"
-		if v.Handing() {
-			by = fmt.Sprintf("a step and the %s of taking one", show.Seconds(v.Job.Hand))
+		if v.TakingCounts() {
+			by = fmt.Sprintf("a step and the %s of taking one", show.Seconds(v.Job.Take))
 		}
 		out.Add("workers needed", v.Loop.Cost.Batch, "%.1f (a batch by %s), %d set%s", n, by, v.Loop.Settings.Workers, v.another())
 	}

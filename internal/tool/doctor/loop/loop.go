@@ -74,7 +74,7 @@ func New(ev evidence.Evidence, l evidence.Loop) *View {
 func (v *View) asJob(cycle float64) model.Job {
 	l, c := v.Loop, v.Loop.Cost
 	j := model.Job{
-		Step: l.Step.Value, Hand: min(l.Hand.Value, l.Wait.Value), Trainer: l.Trainer.Value * cycle,
+		Step: l.Step.Value, Take: min(l.Take.Value, l.Wait.Value), Trainer: l.Trainer.Value * cycle,
 		Workers: l.Settings.Workers, Cores: v.Evidence.Machine.Cores.Value, Prefetch: max(2, l.Settings.Prefetch),
 	}
 	if l.Settings.Workers == 0 { // its making of batches is the trainer's time too
@@ -98,7 +98,7 @@ func (v *View) asJob(cycle float64) model.Job {
 func (v *View) KeepUp() bool {
 	l, s := v.Loop, v.Loop.Settings
 	full := l.Ready.Value / float64(max(1, s.Workers*max(1, s.Prefetch)))
-	return s.Workers > 0 && l.Hand.Known() && (l.Cost.Idle.Value >= 0.9 && full >= 0.75 || (!v.Alone() || v.Ranks() > 1) && l.Cost.Idle.Value >= 0.5 && full >= 0.9)
+	return s.Workers > 0 && l.Take.Known() && (l.Cost.Idle.Value >= 0.9 && full >= 0.75 || (!v.Alone() || v.Ranks() > 1) && l.Cost.Idle.Value >= 0.5 && full >= 0.9)
 }
 
 // Part is the group of a kind; nothing if there is none.
@@ -136,7 +136,7 @@ func (v *View) Waits() bool { return v.Stalls() || v.competes() }
 func (v *View) Stalls() bool {
 	share := v.Wait
 	if v.KeepUp() {
-		share = v.Job.Hand / (v.Loop.Wait.Value + v.Loop.Step.Value)
+		share = v.Job.Take / (v.Loop.Wait.Value + v.Loop.Step.Value)
 	}
 	return v.SeenEnough() && (share >= Threshold || v.Middle()+v.Start >= Threshold && v.Middle() > v.Start)
 }

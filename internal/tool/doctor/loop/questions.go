@@ -52,9 +52,9 @@ func (v *View) competes() bool {
 // an epoch's first.
 func (v *View) OneBatch() bool { return v.Loop.PerEpoch.Value == 1 && v.Loop.Epochs >= 2 }
 
-// Handing says whether taking a batch that is ready counts beside a step: the trainer is
+// TakingCounts says whether taking a batch that is ready counts beside a step: the trainer is
 // as busy with it.
-func (v *View) Handing() bool { return v.Job.Hand >= 0.02*v.Job.Step && v.Job.Hand > 0 }
+func (v *View) TakingCounts() bool { return v.Job.Take >= 0.02*v.Job.Step && v.Job.Take > 0 }
 
 // Beyond says whether a loop waits, and no number of workers that there are cores
 // for would end that: then its costliest part has to become cheaper.
@@ -92,7 +92,7 @@ func (v *View) Enlist() int {
 	if v.Suffice() <= v.Usable() {
 		n = min(n, v.Usable())
 	}
-	if s := v.Job.Step + v.Job.Hand; !v.Alone() && s > 0 {
+	if s := v.Job.Step + v.Job.Take; !v.Alone() && s > 0 {
 		n = max(n, min(v.Usable(), int(math.Ceil(v.Loop.Cost.Batch.Value/s-0.05))))
 	}
 	return n
@@ -114,14 +114,14 @@ func (v *View) readAhead() bool {
 	return v.Loop.Settings.Class == evidence.OwnClass && v.Costliest().Kind == evidence.Read
 }
 
-// Middle is the share of all time that waiting in the middle of epochs takes, to
-// be held against start.
+// Middle is the share of all time that waiting in the middle of epochs takes, for
+// comparison with Start.
 func (v *View) Middle() float64 {
 	if v.Now <= 0 {
 		return 0
 	}
 	if v.KeepUp() {
-		return v.Job.Hand / v.Now
+		return v.Job.Take / v.Now
 	}
 	return v.Loop.Wait.Value / v.Now
 }
@@ -159,7 +159,7 @@ func (v *View) Host() float64 {
 
 // Demand is the cores that workers use up when the trainer never waits.
 func (v *View) Demand() float64 {
-	s := v.Job.Step + v.Job.Hand
+	s := v.Job.Step + v.Job.Take
 	if s <= 0 {
 		return math.Inf(1)
 	}
@@ -219,7 +219,7 @@ func (v *View) Outlast() bool {
 	}
 	// And samples are what takes the time: of a batch that is long in collate their spread
 	// says nothing.
-	return longest > v.Job.Step+v.Job.Hand && (c.Spread == "batch" || c.Most.Value >= 0.2*c.Batch.Value)
+	return longest > v.Job.Step+v.Job.Take && (c.Spread == "batch" || c.Most.Value >= 0.2*c.Batch.Value)
 }
 
 // Crowd says whether workers are so many that they take each other's cores, whatever

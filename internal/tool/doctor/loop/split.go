@@ -105,8 +105,8 @@ func (v *View) group(bits []bit) {
 	})
 }
 
-// Late is the seconds that whoever computes for so long waits for a core, where
-// that is a share of the time in which it could run.
+// Late is how many seconds a thread that computes for cpu seconds waits for a core, if
+// queue is the share of waiting in the time in which it could run.
 func Late(cpu, queue float64) float64 { return cpu * queue / (1 - min(queue, 0.98)) }
 
 // Queue is the share of the time in which who makes batches could run, and had no

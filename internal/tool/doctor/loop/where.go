@@ -94,7 +94,7 @@ func (v *View) Rare(j model.Job) model.Job {
 	if v.extra > 0 {
 		// Batches are made during a long step, too: the queue is full after it, and what was
 		// prefetched is gained.
-		ahead := min(v.extra, max(0, j.Cycle()-j.Step-j.Hand))
+		ahead := min(v.extra, max(0, j.Cycle()-j.Step-j.Take))
 		j.First += (v.extra - ahead) * max(1, j.Batches)
 		j.Batches = max(1, j.Batches)
 	}

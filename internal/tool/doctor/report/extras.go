@@ -25,7 +25,7 @@ func (r Shown) WriteSince(w io.Writer, early judge.Report) error {
 		}
 		p.line("")
 		p.line("stoker doctor, at the end of the script:")
-		p.wrap("found     ", f.Name+place(f.Loader))
+		p.wrap("found     ", f.Name+location(f.Loader))
 		p.wrap(indent, fmt.Sprintf("%s [%s]", f.What, f.Source))
 		p.code(indent, f.Fix)
 	}

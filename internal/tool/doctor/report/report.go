@@ -31,7 +31,7 @@ func (r Shown) WriteText(w io.Writer) error {
 	r.others(p)
 	for _, f := range r.Findings {
 		p.line("")
-		p.wrap("found     ", f.Name+place(f.Loader))
+		p.wrap("found     ", f.Name+location(f.Loader))
 		p.wrap(indent, fmt.Sprintf("%s [%s]", f.What, f.Source))
 		p.code(indent, f.Fix)
 	}
@@ -46,7 +46,7 @@ func (r Shown) WriteText(w io.Writer) error {
 
 const indent = "          "
 
-func place(where string) string {
+func location(where string) string {
 	if where == "" {
 		return ""
 	}
@@ -87,7 +87,7 @@ func (r Shown) verdict(p *page) {
 	if v.Name == judge.Misset && v.Of != "" {
 		title = v.Name + ": " + v.Of
 	}
-	p.wrap("verdict   ", title+place(cmp.Or(v.Line, v.Loader)))
+	p.wrap("verdict   ", title+location(cmp.Or(v.Line, v.Loader)))
 	p.wrap(indent, v.Sentence)
 	switch {
 	case v.LoopSpeedup >= 1.05:

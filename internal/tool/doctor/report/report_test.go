@@ -66,6 +66,8 @@ var cases = []struct {
 	{"opened-again", judge.Repeated + ": h5py.File", nil},
 	{"parsed-again", judge.Repeated + ": json.loads", nil},
 	{"query-scans", judge.Repeated + ": query", nil},
+	{"query-offset", judge.Repeated + ": query", nil},
+	{"archive-again", judge.Repeated + ": zipfile.ZipFile", nil},
 	{"files-of-many", judge.Repeated + ": numpy.load", nil},
 	{"ranks-on-few-cores", judge.TheDecode, nil},
 	{"npz-steps-compete", judge.Repeated + ": numpy.load", nil},

@@ -56,9 +56,9 @@ type table struct {
 func (r Shown) tables() []table {
 	timed := column{"timed", 8, func(t evidence.Tier) string { return known(t.Count, show.Number) }}
 	pictures := column{"pictures", 10, func(t evidence.Tier) string { return known(t.Count, show.Number) }}
-	gain := "what there is to gain, as fast as it goes"
+	gain := "possible gain, at full speed"
 	if step := r.Evidence.PretendedStep(); step > 0 {
-		gain = "what there is to gain, beside steps of " + show.Seconds(step)
+		gain = "possible gain, with steps of " + show.Seconds(step)
 	}
 	held := column{"", 20, func(t evidence.Tier) string {
 		switch {
@@ -81,11 +81,11 @@ func (r Shown) tables() []table {
 	}}
 	return []table{
 		{evidence.OfGain, gain, []column{byRate, byBatch}, Shown.gained},
-		{evidence.OfSample, "what a sample costs", []column{byMean, byP99, timed}, nil},
+		{evidence.OfSample, "cost of a sample", []column{byMean, byP99, timed}, nil},
 		{evidence.OfJPEG, "JPEGs by decoder", []column{pictures}, Shown.decodedElsewhere},
-		{evidence.OfLanes, "what lanes bring, as fast as it goes", []column{byRate, byBatch, times}, Shown.fed},
-		{evidence.OfStorage, "what the storage gives", []column{byBytes, byMean, byP99, timed}, nil},
-		{evidence.OfMemory, "memory held", []column{bySize, held}, nil},
+		{evidence.OfLanes, "effect of lanes, at full speed", []column{byRate, byBatch, times}, Shown.fed},
+		{evidence.OfStorage, "speed of the storage", []column{byBytes, byMean, byP99, timed}, nil},
+		{evidence.OfMemory, "memory in use", []column{bySize, held}, nil},
 	}
 }
 
@@ -177,7 +177,7 @@ func (r Shown) gained(tiers []evidence.Tier) []string {
 	if gain < judge.WorthGaining {
 		return []string{"There is nothing to gain: batches that cost nothing are as fast."}
 	}
-	text := fmt.Sprintf("%.2f x is all that any loader could gain here", gain)
+	text := fmt.Sprintf("No loader could gain more than %.2f x here", gain)
 	if v := judge.Measure(r.Evidence); r.Verdict.Name == judge.NotDataBound && r.Evidence.Subject.Kind != evidence.OfLoader && gain > v.Unwaited+0.05 {
 		text += fmt.Sprintf("; %.2f x of it is waiting in __next__%s", v.Unwaited, judge.Elsewhere(r.Evidence))
 	}

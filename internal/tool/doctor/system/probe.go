@@ -212,9 +212,22 @@ func readPiece(f *os.File, n int64) int64 {
 		return 0
 	}
 	at := rand.Int64N(max(1, s.Size()-n+1)) &^ (SmallRead - 1)
-	_ = unix.Fadvise(int(f.Fd()), at, n, unix.FADV_DONTNEED)
+	Forget(f, at, n)
 	got, _ := f.ReadAt(make([]byte, n), at)
 	return int64(got)
+}
+
+// Forget asks the kernel to drop what it holds in memory of n bytes at at.
+func Forget(f *os.File, at, n int64) {
+	at, n = pages(at, n, int64(PageSize))
+	_ = unix.Fadvise(int(f.Fd()), at, n, unix.FADV_DONTNEED)
+}
+
+// pages is a range widened to whole pages, of which the kernel drops no other: a page of
+// aarch64 may have 64 KiB.
+func pages(at, n, page int64) (from, length int64) {
+	from = at &^ (page - 1)
+	return from, (at + n - from + page - 1) &^ (page - 1)
 }
 
 // readBy is the bytes that processes have read since they started.

@@ -17,6 +17,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/procfs"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
@@ -33,11 +34,12 @@ import (
 // pretended.
 type Load struct {
 	Spec    spec.Spec
-	Name    string        // how the user calls it
-	Step    time.Duration // 0: as fast as the loader gives
-	Time    time.Duration // 0: eight seconds
-	Quick   bool          // no tiers
-	Tiers   time.Duration // for all tiers together; 0: twenty seconds
+	Formats []dataset.Format // nil: dataset.Formats()
+	Name    string           // how the user calls it
+	Step    time.Duration    // 0: as fast as the loader gives
+	Time    time.Duration    // 0: eight seconds
+	Quick   bool             // no tiers
+	Tiers   time.Duration    // for all tiers together; 0: twenty seconds
 	Version string
 
 	Indexing func(done, total int64, what string) // may be nil
@@ -63,7 +65,7 @@ func LoadIt(ctx context.Context, c Load) (judge.Report, error) {
 		Schema: evidence.Schema, Stoker: c.Version, When: time.Now().UTC().Truncate(time.Second),
 		Subject: evidence.Subject{Kind: evidence.OfSpec, Command: []string{c.Name}}, Machine: system.Look(ctx),
 	}
-	spec, err := bench.Complete(ctx, bench.Config{Spec: c.Spec, Chain: bench.Chain{Size: 224}, Indexing: c.Indexing})
+	spec, err := bench.Complete(ctx, bench.Config{Spec: c.Spec, Formats: c.Formats, Chain: bench.Chain{Size: 224}, Indexing: c.Indexing})
 	if err != nil {
 		return judge.Report{}, err
 	}
@@ -136,7 +138,7 @@ func (r *run) whole(ctx context.Context, spec spec.Spec) error {
 	opened := time.Now()
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
-	l, err := loader.Open(ctx, shared, spec, loader.Options{})
+	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: r.Formats})
 	if err != nil {
 		return err
 	}

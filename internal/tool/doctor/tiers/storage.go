@@ -72,7 +72,7 @@ func (m *measuring) storage(ctx context.Context) {
 	}
 }
 
-// from says where a tier's figures were read from.
+// readFrom sets the source of a tier's figures: where they were read from.
 func readFrom(t *evidence.Tier, source string) {
 	for _, f := range [...]*evidence.Figure{&t.Mean, &t.P99, &t.Count, &t.Bytes} {
 		if f.Known() {
@@ -154,7 +154,7 @@ func (d disk) random(t *evidence.Tier, most time.Duration) error {
 	for began := time.Now(); len(took) < mostReads && time.Since(began) < most; {
 		f := open[rand.IntN(len(open))]
 		at := rand.Int64N(max(1, f.size-system.SmallRead+1)) &^ (system.SmallRead - 1)
-		_ = unix.Fadvise(int(f.Fd()), at, system.SmallRead, unix.FADV_DONTNEED)
+		system.Forget(f.File, at, system.SmallRead)
 		from := time.Now()
 		if _, err := f.ReadAt(buf, at); err != nil && !errors.Is(err, io.EOF) {
 			return err

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/dataset"
+	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
@@ -52,11 +54,11 @@ func (c Load) tiers(ctx context.Context, spec spec.Spec, main *run, ev evidence.
 		what    string
 		measure func(context.Context)
 	}{
-		{"what there is to gain", m.gain},
-		{"what a sample costs", m.samples},
-		{"what lanes bring", func(ctx context.Context) { m.lanes(ctx, ev.Machine.Cores.Value) }},
-		{"what the storage gives", m.storage},
-		{"memory held", func(context.Context) { m.memory(ev.Machine) }},
+		{"possible gain", m.gain},
+		{"cost of a sample", m.samples},
+		{"effect of lanes", func(ctx context.Context) { m.lanes(ctx, ev.Machine.Cores.Value) }},
+		{"speed of the storage", m.storage},
+		{"memory in use", func(context.Context) { m.memory(ev.Machine) }},
 	}
 	for i, g := range groups {
 		if c.Measuring != nil {
@@ -89,7 +91,7 @@ func (m *measuring) noTime() string {
 // long as opening the dataset took before.
 func (m *measuring) loop(ctx context.Context, spec spec.Spec, step, want, keep time.Duration) (*run, string) {
 	opening := time.Duration(0)
-	if spec.Dataset.Format != "synthetic" {
+	if !dataset.Made(spec.Dataset.Format) {
 		opening = m.main.opening
 	}
 	d, ok := m.left(want, keep+opening)
@@ -142,7 +144,7 @@ func (m *measuring) nothing() spec.Spec {
 	each := max(1, int(m.main.bytes/batches)/max(rows, room))
 	s := spec.Spec{Workers: m.spec.Workers, Deliver: m.spec.Deliver}
 	s.Batch.Size = rows
-	s.Dataset.Format, s.Dataset.Samples, s.Dataset.Shape = "synthetic", int64(rows)<<16, []int{each}
+	s.Dataset = dataset.Synthetic(int64(rows)<<16, each)
 	return s
 }
 
@@ -154,7 +156,7 @@ func (m *measuring) samples(ctx context.Context) {
 		m.out = append(m.out, evidence.Tier{Of: evidence.OfSample, Name: "a sample", Cut: m.noTime()})
 		return
 	}
-	p, err := profileOf(ctx, m.spec, d)
+	p, err := m.profileOf(ctx, d)
 	switch {
 	case err != nil:
 		m.out = append(m.out, evidence.Tier{Of: evidence.OfSample, Name: "a sample", Cut: err.Error()})
@@ -167,12 +169,12 @@ func (m *measuring) samples(ctx context.Context) {
 	}
 }
 
-func profileOf(ctx context.Context, spec spec.Spec, d time.Duration) (loader.Profile, error) {
+func (m *measuring) profileOf(ctx context.Context, d time.Duration) (fill.Profile, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
-	l, err := loader.Open(ctx, shared, spec, loader.Options{})
+	l, err := loader.Open(ctx, shared, m.spec, loader.Options{Formats: m.Formats})
 	if err != nil {
-		return loader.Profile{}, err
+		return fill.Profile{}, err
 	}
 	defer l.Close()
 	return l.Profile(ctx, mostSamples, d)
@@ -181,20 +183,20 @@ func profileOf(ctx context.Context, spec spec.Spec, d time.Duration) (loader.Pro
 // fromOne is where a sample's costs come from.
 const fromOne = "one thread, sample after sample"
 
-func ofSample(p loader.Profile) (out []evidence.Tier) {
-	add := func(name string, of func(loader.Timing) time.Duration) {
+func ofSample(p fill.Profile) (out []evidence.Tier) {
+	add := func(name string, of func(fill.Timing) time.Duration) {
 		took := make([]float64, len(p.Each))
 		for i, t := range p.Each {
 			took[i] = of(t).Seconds()
 		}
 		out = append(out, spread(evidence.Tier{Of: evidence.OfSample, Name: name}, took, fromOne))
 	}
-	add("read", func(t loader.Timing) time.Duration { return t.Read })
-	add("decode", func(t loader.Timing) time.Duration { return t.Decode })
+	add("read", func(t fill.Timing) time.Duration { return t.Read })
+	add("decode", func(t fill.Timing) time.Duration { return t.Decode })
 	for i, name := range p.Names {
-		add(name, func(t loader.Timing) time.Duration { return t.Transforms[i] })
+		add(name, func(t fill.Timing) time.Duration { return t.Transforms[i] })
 	}
-	add("all of it", func(t loader.Timing) time.Duration {
+	add("all of it", func(t fill.Timing) time.Duration {
 		all := t.Read + t.Decode
 		for _, d := range t.Transforms {
 			all += d
@@ -208,9 +210,9 @@ func ofSample(p loader.Profile) (out []evidence.Tier) {
 const fewJPEGs = 0.05
 
 // ofJPEG is how many JPEGs which decoder took, those of other decoders by kind.
-func ofJPEG(p loader.Profile) (out []evidence.Tier) {
+func ofJPEG(p fill.Profile) (out []evidence.Tier) {
 	others := 0
-	for _, kind := range [...]string{loader.Progressive, loader.FourInks, loader.Unusual} {
+	for _, kind := range [...]string{fill.Progressive, fill.FourInks, fill.Unusual} {
 		if n := p.Others[kind]; n > 0 {
 			others += n
 			out = append(out, evidence.Tier{Of: evidence.OfJPEG, Name: kind, Count: evidence.Measured(float64(n), fromOne)})
@@ -237,7 +239,7 @@ func spread(t evidence.Tier, took []float64, source string) evidence.Tier {
 }
 
 // filesOfProfile are the files that samples are in, each once.
-func filesOfProfile(p loader.Profile) (files []string) {
+func filesOfProfile(p fill.Profile) (files []string) {
 	seen := map[string]bool{}
 	for _, t := range p.Each {
 		if t.File != "" && !seen[t.File] {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
@@ -72,7 +72,8 @@ func TestTiersOfShippedPhotos(t *testing.T) {
 	if diff := cmp.Diff(early.Verdict, r.Verdict); diff != "" || early.Evidence.Tiers != nil {
 		t.Errorf("another verdict after the tiers:\n%s", diff)
 	}
-	if l := r.Evidence.Loops[0]; len(l.Recent) != 11 || l.Recent[0][0] != 0 {
+	// A slow machine may not come to so many steps.
+	if l := r.Evidence.Loops[0]; len(l.Recent) == 0 || len(l.Recent) > 11 || len(l.Recent) < 11 && l.Batches.Value >= 11 || l.Recent[0][0] != 0 {
 		t.Errorf("the last steps: %v", l.Recent)
 	}
 	want := [][2]string{
@@ -284,13 +285,13 @@ func TestSpread(t *testing.T) {
 // JPEGs that are another decoder's are counted by kind, with what to do about them;
 // where there are none, or few, nothing is said.
 func TestJPEGsOfOtherDecoders(t *testing.T) {
-	if loader.Progressive != evidence.Progressive {
-		t.Errorf("the loader calls %q what reports look for as %q", loader.Progressive, evidence.Progressive)
+	if fill.Progressive != evidence.Progressive {
+		t.Errorf("the loader calls %q what reports look for as %q", fill.Progressive, evidence.Progressive)
 	}
 	s := shipped(t)
 	of := func() (tiers []evidence.Tier, text string) {
 		t.Helper()
-		p, err := profileOf(t.Context(), s, time.Minute)
+		p, err := (&measuring{spec: s}).profileOf(t.Context(), time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,7 +319,7 @@ func TestJPEGsOfOtherDecoders(t *testing.T) {
 	for _, tier := range tiers {
 		got[tier.Name] = tier.Count.Value
 	}
-	if diff := cmp.Diff(map[string]float64{evidence.OwnDecoder: 6, loader.Progressive: 2, loader.FourInks: 1}, got); diff != "" {
+	if diff := cmp.Diff(map[string]float64{evidence.OwnDecoder: 6, fill.Progressive: 2, fill.FourInks: 1}, got); diff != "" {
 		t.Error(diff)
 	}
 	for _, part := range []string{"JPEGs by decoder", "33 %", "progressive; CMYK", "stoker pack --jpeg index --progressive convert"} {

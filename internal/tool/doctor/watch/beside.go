@@ -85,7 +85,7 @@ func (b Beside) Watch(ctx context.Context) (judge.Report, error) {
 	return judge.Judge(ev), nil
 }
 
-// listen hands on lines as they come, and closes at the end of input.
+// listen passes on lines as they come, and closes at the end of input.
 func (b Beside) listen(ctx context.Context) <-chan []byte {
 	heard := make(chan []byte)
 	go func() {

@@ -83,7 +83,7 @@ func TestBeside(t *testing.T) {
 	}
 	for _, part := range []string{
 		"stoker doctor: torch.DataLoader over Cats\n", "(train.py:40)",
-		"beside steps of 20 ms [loop]", "batches out of nothing           500       20 ms", "the dataset                      333       30 ms", "1.50 x is all that any loader could gain here",
+		"with steps of 20 ms [loop]", "batches out of nothing           500       20 ms", "the dataset                      333       30 ms", "No loader could gain more than 1.50 x here",
 	} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("%q is not in\n%s", part, text.String())
@@ -129,13 +129,13 @@ func TestOneFigureOfWhatIsToGain(t *testing.T) {
 		wait        float64
 		says        []string
 	}{
-		{"a slower step", 0.0487, 0.030, 0, []string{"would be 1.62 x as fast: a step takes 49 ms", "1.62 x is all"}},
-		{"a little waiting", 0.030, 0.030, 0.0024, []string{"gains at most 1.08 x", "1.08 x is all"}},
+		{"a slower step", 0.0487, 0.030, 0, []string{"would be 1.62 x as fast: a step takes 49 ms", "more than 1.62 x here"}},
+		{"a little waiting", 0.030, 0.030, 0.0024, []string{"gains at most 1.08 x", "more than 1.08 x here"}},
 		{"nothing", 0.030, 0.030, 0.0003, []string{"would not be faster", "There is nothing to gain"}},
 	} {
 		ev := doctortest.Recorded(t, "healthy")
 		l := &ev.Loops[0]
-		l.Step.Value, l.Wait.Value, l.Hand, l.First = c.steps, c.wait, evidence.Figure{}, evidence.Figure{}
+		l.Step.Value, l.Wait.Value, l.Take, l.First = c.steps, c.wait, evidence.Figure{}, evidence.Figure{}
 		ev.Subject = evidence.Subject{Kind: evidence.OfLoader, Command: []string{"a loader"}}
 		Aside{Step: true, Loop: Counted{100, 3200, 100 * (c.steps + c.wait)}, Synthetic: Counted{100, 3200, 100 * c.none}}.add(&ev)
 		r := judge.Judge(ev)

@@ -89,7 +89,7 @@ func (h hooked) env() []string { return hook.Env(h.code, h.lines, os.Environ()) 
 //
 // On a terminal it stays in our process group, so that it may read from there
 // and Ctrl-C and Ctrl-Z reach it as without us. Elsewhere it leads one of its
-// own, and signals are handed on.
+// own, and signals are passed on.
 type child struct {
 	cmd   *exec.Cmd
 	own   bool // a group of its own
@@ -133,7 +133,7 @@ func terminal(r io.Reader) bool {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// pass hands a signal on. On a terminal the kernel has sent the first Ctrl-C to
+// pass passes a signal on. On a terminal the kernel has sent the first Ctrl-C to
 // the script itself.
 func (c *child) pass(s syscall.Signal, first bool) {
 	switch {

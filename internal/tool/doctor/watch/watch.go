@@ -30,7 +30,7 @@ type Script struct {
 	In       io.Reader
 	Out, Err io.Writer
 
-	Signals <-chan os.Signal // what we are sent; INT, TERM and HUP are handed on
+	Signals <-chan os.Signal // what we are sent; INT, TERM and HUP are passed on
 	Version string
 
 	// Verdict is told once, when the evidence is steady and the script runs on.
@@ -270,7 +270,7 @@ func (w *watching) stalled(t float64) {
 		return
 	}
 	text := fmt.Sprintf("no batch for %s", show.Took(t-w.moved))
-	for i, at := range w.folder.Places(w.watched.Root) {
+	for i, at := range w.folder.Locations(w.watched.Root) {
 		if i < 6 {
 			text += "\n    " + at
 		}
@@ -292,7 +292,7 @@ func (w *watching) evidence() evidence.Evidence {
 	ev.Run = gather.RunOf(w.folder, w.watched, from)
 	ev.Run.Ended = w.ended
 	if w.quiet {
-		ev.Run.Quiet, ev.Run.At = evidence.Measured(system.Now()-w.moved, evidence.FromHook), w.folder.Places(w.watched.Root)
+		ev.Run.Quiet, ev.Run.At = evidence.Measured(system.Now()-w.moved, evidence.FromHook), w.folder.Locations(w.watched.Root)
 		ev.Notes = append(ev.Notes, fmt.Sprintf("No batch arrived for %s before this.", show.Took(system.Now()-w.moved)))
 	}
 	if w.folder.Strange != "" {

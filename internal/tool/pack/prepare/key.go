@@ -17,9 +17,9 @@ func (p *Program) key(dst []byte, s *format.Sample, name []byte, n int64) []byte
 	switch {
 	case p.opt.Keys == "number" || len(name) == 0:
 		dst = fmt.Appendf(dst, "%09d", s.ID)
-	case p.format == "tar":
+	case p.names.Members:
 		dst = printable(dst, name)
-	case p.format == "tfrecord" && isKey(name):
+	case p.names.Key != "" && p.names.Key != format.Key && isKey(name): // perhaps stoker pack has escaped it
 		dst = append(dst, name...)
 	default:
 		if ext := path.Ext(string(name)); slices.Contains(known(), strings.ToLower(strings.TrimPrefix(ext, "."))) {

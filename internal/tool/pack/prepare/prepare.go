@@ -8,7 +8,6 @@ package prepare
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"maps"
 	"path"
 	"slices"
@@ -17,11 +16,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/format/lmdb"
-	"github.com/stoker-data/stoker/internal/stage/format/tar"
+	"github.com/stoker-data/stoker/internal/stage/format/suffix"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 	"github.com/stoker-data/stoker/internal/tool/pack/token"
@@ -52,7 +51,7 @@ type Options struct {
 // Program is compiled Options over one dataset. Any number of lanes may run it.
 type Program struct {
 	opt     Options
-	format  string
+	names   format.Names              // what names in the source mean
 	typed   format.Typed              // nil: all fields are encoded
 	decodes func(field string) string // how the format decodes a field; may be nil
 	texts   map[string]bool
@@ -61,7 +60,7 @@ type Program struct {
 	plain   *transform.Program // reads a picture and changes nothing; nil beside picture
 	tokens  *token.Tokenizer   // nil: text stays unchanged
 	numbers bool               // the output needs whole numbers as numbers, not as text
-	named   bool               // samples have the field keyField
+	named   bool               // samples have the field format.Key
 	room    *mem.Room          // for large pictures, shared by all lanes
 }
 
@@ -74,16 +73,16 @@ func (p *Program) Limit(maxPixels int64) {
 	}
 }
 
-// New compiles options for a dataset. numbers says that whole numbers stored as
-// text (cls and the like) are to become numbers.
-func New(ds format.Stored, opt Options, numbers bool) (*Program, error) {
-	p := &Program{opt: opt, format: ds.Index().Meta().Format, numbers: numbers, texts: map[string]bool{}, words: map[string]bool{}}
+// New compiles options for a dataset whose format describes its names so. numbers means
+// that whole numbers stored as text (cls and the like) become numbers.
+func New(ds format.Stored, names format.Names, opt Options, numbers bool) (*Program, error) {
+	p := &Program{opt: opt, names: names, numbers: numbers, texts: map[string]bool{}, words: map[string]bool{}}
 	p.room = mem.NewRoom(mem.Available() / 4)
 	p.typed, _ = ds.(format.Typed)
 	if d, ok := ds.(interface{ Decode(field string) string }); ok {
 		p.decodes = d.Decode
 	}
-	p.named = slices.Contains([]string{"folder", "tar", "files", "lmdb"}, p.format) || slices.Contains(ds.Index().Meta().Fields, keyField)
+	p.named = names.Key == format.Key || slices.Contains(ds.Index().Meta().Fields, format.Key)
 	if opt.Tokenize != "" {
 		if err := p.openTokens(ds.Index().Meta().Fields); err != nil {
 			return nil, err
@@ -107,11 +106,8 @@ func (p *Program) Wants() []string {
 	if p.tokens != nil || !p.named {
 		return p.opt.Fields // needs no names, or there are none
 	}
-	return append(slices.Clone(p.opt.Fields), keyField)
+	return append(slices.Clone(p.opt.Fields), format.Key)
 }
-
-// keyField is the field that has the name of a sample, if the format has names.
-const keyField = "__key__"
 
 // Texts are the names of the encoded fields with text, as far as Look has seen;
 // sorted.
@@ -154,7 +150,7 @@ func (p *Program) Look(s *format.Sample) {
 			text = text && before
 		}
 		p.texts[strings.Clone(f.Name)] = text
-		if _, whole := whole(f.Data); p.numbers && tar.WritesNumber(p.ext(f, nil)) && !whole {
+		if _, whole := whole(f.Data); p.numbers && suffix.WritesNumber(p.ext(f, nil)) && !whole {
 			p.words[strings.Clone(f.Name)] = true
 		}
 	}
@@ -221,17 +217,20 @@ func at(err error, field string) error {
 // name is the sample's own name, or nil.
 func (p *Program) name(s *format.Sample) []byte {
 	for i := range s.Fields {
-		if f := &s.Fields[i]; f.Name == keyField || p.format == "tfrecord" && f.Name == "key" && !f.IsInt {
+		if f := &s.Fields[i]; f.Name == format.Key || p.keyed(f.Name) && !f.IsInt {
 			return f.Data
 		}
 	}
 	return nil
 }
 
-// beside reports whether a field of a TFRecord does not belong to the Example: the
-// record as a whole, beside its contents, and the key, which becomes the sample's.
-func (p *Program) beside(name string, s *format.Sample) bool {
-	return p.format == "tfrecord" && p.opt.Fields == nil && (name == "key" || name == "data" && len(s.Fields) > 1)
+// keyed reports whether a field is one that other writers use for the sample's name.
+func (p *Program) keyed(field string) bool { return p.names.Key != "" && field == p.names.Key }
+
+// beside reports whether a field does not belong to the contents of a sample: the record
+// as a whole, beside its parts, and the name, which becomes that of the new sample.
+func (p *Program) beside(field string, s *format.Sample) bool {
+	return p.opt.Fields == nil && (p.keyed(field) || p.names.Record != "" && field == p.names.Record && len(s.Fields) > 1)
 }
 
 // field is one field of the result.
@@ -239,7 +238,7 @@ func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte,
 	if f.IsInt {
 		return l.number(f.Name, f.Int), nil
 	}
-	out := shard.Field{Name: f.Name, Data: f.Data, Unnamed: p.format == "lmdb" && f.Name == lmdb.Value}
+	out := shard.Field{Name: f.Name, Data: f.Data, Unnamed: p.names.Nameless != "" && f.Name == p.names.Nameless}
 	if p.typed != nil {
 		if t, ok := p.typed.Type(f.Name); ok && t.DType != mem.Object {
 			out.DType, out.Shape = t.DType, t.Shape
@@ -254,7 +253,7 @@ func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte,
 	if len(f.Data) == 0 && slices.Contains(pictures(), out.Ext) {
 		return out, errs.New(errs.Damaged, "the picture is empty: it has 0 bytes").Try("fetch or remove it; `stoker verify` finds what else cannot be read")
 	}
-	if p.numbers && tar.WritesNumber(out.Ext) && !p.words[f.Name] {
+	if p.numbers && suffix.WritesNumber(out.Ext) && !p.words[f.Name] {
 		v, ok := whole(f.Data)
 		if !ok { // a field has one kind in all samples
 			return out, errs.New(errs.Damaged, "field %q is not a whole number here, but is one in the samples that were read first", f.Name).
@@ -303,11 +302,11 @@ func whole(data []byte) (v int64, ok bool) {
 // name, or from its first bytes.
 func (p *Program) ext(f *format.Field, name []byte) string {
 	base := strings.ToLower(f.Name[strings.LastIndexByte(f.Name, '.')+1:])
-	if p.format == "tar" || slices.Contains(known(), base) {
+	if p.names.Members || slices.Contains(known(), base) {
 		return base
 	}
 	if p.texts[f.Name] && f.Name != "image" {
-		if f.Name == "json" || len(f.Data) > 0 && f.Data[0] == '{' && json.Valid(f.Data) {
+		if f.Name == "json" || len(f.Data) > 0 && f.Data[0] == '{' && jsontext.Valid(f.Data) == nil {
 			return "json"
 		}
 		return "txt"

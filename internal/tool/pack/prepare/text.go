@@ -17,8 +17,8 @@ func (p *Program) openTokens(have []string) (err error) {
 	if p.tokens, err = token.Open(p.opt.Tokenize); err != nil {
 		return err
 	}
-	if p.opt.TextField == "" && p.format == "lines" {
-		p.opt.TextField = "text"
+	if p.opt.TextField == "" {
+		p.opt.TextField = p.names.Text
 	}
 	for _, usual := range []string{"text", "txt", "content", "document", "article"} {
 		if p.opt.TextField == "" && slices.Contains(have, usual) {

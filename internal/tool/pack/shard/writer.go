@@ -18,8 +18,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/packing"
 )
 
-// Place is the folders of a Writer.
-type Place struct {
+// Target is the folders of a Writer.
+type Target struct {
 	Dir  string // for finished files
 	Temp string // for unfinished files, on the same file system
 	// Through wraps the writes to a file, for tests of failing disks; may be nil.
@@ -33,7 +33,7 @@ type Place struct {
 // has recorded that: a kill between two names leaves complete files that the next
 // run writes again, with the same bytes.
 type Writer struct {
-	place   Place
+	target  Target
 	files   []*file
 	samples int64
 }
@@ -59,8 +59,8 @@ const frameLen = 1 << 20
 
 // NewWriter begins a shard of samples samples; names are those of its files, one
 // for each of kinds. comp may be nil.
-func NewWriter(at Place, names []string, kinds []File, samples int64, comp *Compressor) (*Writer, error) {
-	w := &Writer{place: at, samples: samples}
+func NewWriter(at Target, names []string, kinds []File, samples int64, comp *Compressor) (*Writer, error) {
+	w := &Writer{target: at, samples: samples}
 	for i, kind := range kinds {
 		f := &file{kind: kind, name: names[i], sum: sha256.New()}
 		if !kind.Plain {
@@ -151,12 +151,12 @@ func (w *Writer) Finish() ([]packing.File, error) {
 		made = append(made, packing.File{Name: f.name, Bytes: f.bytes, SHA256: hex.EncodeToString(f.sum.Sum(nil))})
 	}
 	for _, f := range w.files {
-		err := os.Rename(f.temp, filepath.Join(w.place.Dir, f.name))
+		err := os.Rename(f.temp, filepath.Join(w.target.Dir, f.name))
 		if err != nil {
 			return nil, w.failed(f, err)
 		}
 	}
-	if err := SyncDir(w.place.Dir); err != nil {
+	if err := SyncDir(w.target.Dir); err != nil {
 		return nil, err
 	}
 	w.files = nil
@@ -210,7 +210,7 @@ func (w *Writer) Abort() {
 }
 
 func (w *Writer) failed(f *file, err error) error {
-	return Failed("cannot write a shard", filepath.Join(w.place.Dir, f.name), err)
+	return Failed("cannot write a shard", filepath.Join(w.target.Dir, f.name), err)
 }
 
 // Failed is the error of an operating system that failed to write.
@@ -244,7 +244,7 @@ func SyncDir(dir string) error {
 
 // WriteFile writes a small file so that it appears complete or not at all, even if
 // others write it at the same time.
-func WriteFile(at Place, name string, data []byte) error {
+func WriteFile(at Target, name string, data []byte) error {
 	to := filepath.Join(at.Dir, name)
 	f, err := os.CreateTemp(at.Temp, name+".*.tmp")
 	if err != nil {

@@ -1,12 +1,12 @@
 // The fuzzer of the JPEG decoder with libFuzzer's guidance by coverage (clang only).
 //
-// An input is eight bytes that choose the region, the place in memory and the target, and
-// then a file. base.c makes the files that it begins with and mutate.c changes them, in
-// turn with libFuzzer's own changes; case.c judges, against libjpeg. An input is never
-// taken for undamaged, so a refusal is not a finding here: main.c looks for these.
+// An input is eight bytes that choose the region, the position in memory and the
+// target, followed by a file. base.c makes the first files, and mutate.c changes them,
+// alternating with libFuzzer's own changes; case.c compares with libjpeg. Any input may
+// be damaged, so a refusal is not a finding here: main.c looks for wrong refusals.
 //
-// Lanes live for TOGETHER inputs. A finding that needs what an earlier input left behind
-// is not repeated by its file alone.
+// Lanes live for TOGETHER inputs. A finding that depends on what an earlier input left
+// behind is not reproduced by its file alone.
 #include "../fuzz.h"
 
 #include <stdlib.h>

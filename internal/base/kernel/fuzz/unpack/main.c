@@ -28,7 +28,7 @@ static uint32_t rnd(uint32_t n) {
   return (uint32_t)(((state >> 33) * n) >> 31);
 }
 
-// room is n bytes that end, or begin, where a page begins or ends that nobody may touch.
+// room is n bytes that begin or end at a guard page.
 typedef struct {
   uint8_t *base, *p;
   size_t all;

@@ -53,7 +53,7 @@ static void draw(uint8_t *p, int w, int h) {
   }
 }
 
-// encode gives the file; its VP8 chunk begins at byte 20.
+// encode returns the file; its VP8 chunk begins at byte 20.
 static size_t encode(const uint8_t *rgb, int w, int h, uint8_t **out) {
   WebPConfig c;
   WebPPicture p;

@@ -152,7 +152,7 @@ func (g *grid) long(address uint64, n int64, mark string) (*cursor, error) {
 		return nil, err
 	}
 	if got := c.bytes(len(mark)); string(got) != mark {
-		return nil, g.f.Damaged(c.off, "%q stands where %q should", got, mark)
+		return nil, g.f.Damaged(c.off, "found %q instead of %q", got, mark)
 	}
 	if err := g.f.sum(c.b, c.off); err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ func (f *File) records(address uint64, call func(kind uint8, c *cursor) error) e
 		return err
 	}
 	if t.count != total {
-		return f.Damaged(c.off, "a tree should have %d records, and has %d", total, t.count)
+		return f.Damaged(c.off, "a tree should have %d records, but has %d", total, t.count)
 	}
 	return nil
 }

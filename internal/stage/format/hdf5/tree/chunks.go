@@ -186,7 +186,7 @@ func (g *grid) implicit(address uint64) error {
 			k += at[order[i]] * s
 		}
 		if k > (1<<62)/g.d.Layout.Size {
-			return g.f.Damaged(g.d.off, "chunk %d of %q would lie beyond all files", k, g.d.Path)
+			return g.f.Damaged(g.d.off, "chunk %d of %q would be beyond the end of any file", k, g.d.Path)
 		}
 		if err := g.put(at, address+uint64(k*g.d.Layout.Size), g.d.Layout.Size, 0, g.d.off); err != nil {
 			return err

@@ -100,7 +100,7 @@ func (f *File) stored(d *Dataset, o *object) (err error) {
 		}
 	}
 	if o.first(msgExternal) != nil {
-		d.Why, d.Hint = "its data lies in other files", "copy it into one: h5py, dst[name] = src[name][...]"
+		d.Why, d.Hint = "its data is in other files", "copy it into one: h5py, dst[name] = src[name][...]"
 		return nil
 	}
 	if c = o.first(msgLayout); c == nil {
@@ -269,13 +269,13 @@ func (f *File) layout(d *Dataset, c *cursor) error {
 	case 2:
 		return f.chunked(d, c, version)
 	case 3:
-		d.Why, d.Hint = "it is a virtual dataset, whose data lies in others", "give the files that hold the data, or copy it into one"
+		d.Why, d.Hint = "it is a virtual dataset, whose data is in other datasets", "give the files that hold the data, or copy it into one"
 		return nil
 	default:
-		return f.Damaged(start, "the data of %q lies in the way %d", d.Path, class)
+		return f.Damaged(start, "the data of %q has the unknown layout class %d", d.Path, class)
 	}
 	if c.short || d.Layout.Off >= 0 && d.Layout.Size != total {
-		return f.Damaged(start, "the data of %q has %d bytes, and %v elements need %d", d.Path, d.Layout.Size, d.Dims, total)
+		return f.Damaged(start, "the data of %q has %d bytes, but %v elements need %d", d.Path, d.Layout.Size, d.Dims, total)
 	}
 	return nil
 }

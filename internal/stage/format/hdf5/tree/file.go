@@ -66,7 +66,7 @@ func Open(ctx context.Context, src source.Source, obj source.Info) (*File, error
 			return f, f.superblock(at)
 		}
 	}
-	return nil, f.Damaged(0, "this is no HDF5 file: its signature is missing")
+	return nil, f.Damaged(0, "this is not an HDF5 file: its signature is missing")
 }
 
 func (f *File) superblock(at int64) error {
@@ -89,7 +89,7 @@ func (f *File) superblock(at int64) error {
 		offsets, lengths = c.u8(), c.u8()
 		if flags := c.u8(); version == 3 && flags&1 != 0 {
 			return errs.New(errs.Changed, "the file is open for writing, or was not closed by the one that wrote it").At(f.where(at + 11)).
-				Try("wait until it is complete; if nobody writes to it any more, h5clear -s FILE says so")
+				Try("wait until it is complete; if no program is writing to it any more, run h5clear -s FILE")
 		}
 	default:
 		return f.Unsupported(at+8, repack, "a superblock of version %d", version)
@@ -119,14 +119,14 @@ func (f *File) superblock(at int64) error {
 	// Offsets count from the base, except that of the end of the file in some
 	// versions.
 	case end > uint64(f.obj.Size):
-		return f.Damaged(f.obj.Size, "the file has %d bytes, and should have %d: it was cut", f.obj.Size, end)
+		return f.Damaged(f.obj.Size, "the file has %d bytes, but should have %d: it was cut", f.obj.Size, end)
 	}
 	f.base = int64(base)
 	return nil
 }
 
 const (
-	repack  = "write it again in the layout of today: h5repack OLD NEW"
+	repack  = "write it again in the current layout: h5repack OLD NEW"
 	rewrite = "fetch or write the file again; h5dump -H FILE shows what the HDF5 library makes of it"
 )
 
@@ -171,7 +171,7 @@ func (f *File) read(off, n int64) ([]byte, error) {
 // at is the offset of an address.
 func (f *File) at(address uint64) (int64, error) {
 	if address >= uint64(f.obj.Size-f.base) {
-		return 0, f.Damaged(f.obj.Size, "something should lie at address %d, and the file ends at %d", address, f.obj.Size)
+		return 0, f.Damaged(f.obj.Size, "the address %d is outside the file, which ends at %d", address, f.obj.Size)
 	}
 	return f.base + int64(address), nil
 }
@@ -210,7 +210,7 @@ func (f *File) marked(address uint64, n int64, mark string) (*cursor, error) {
 		return nil, err
 	}
 	if got := c.bytes(4); string(got) != mark {
-		return nil, f.Damaged(c.off, "%q stands where %q should", got, mark)
+		return nil, f.Damaged(c.off, "found %q instead of %q", got, mark)
 	}
 	return c, nil
 }
@@ -242,7 +242,7 @@ func (f *File) sameSum(b []byte, off int64, stored, computed uint32) error {
 	if stored == computed {
 		return nil
 	}
-	return f.Damaged(off, "the checksum of the %d bytes here is %08x and should be %08x", len(b), stored, computed)
+	return f.Damaged(off, "the checksum of the %d bytes here is %08x, but should be %08x", len(b), stored, computed)
 }
 
 // cursor reads the contents of a block; beyond its end it reads zeros, and is short.

@@ -272,7 +272,7 @@ func (f *File) symbols(tree, heap uint64) (out []link, err error) {
 	var visit func(address uint64, level int) error
 	visit = func(address uint64, level int) error {
 		if seen[address] {
-			return f.Damaged(f.base+int64(address), "the names of a group lead in a circle")
+			return f.Damaged(f.base+int64(address), "the names of a group form a cycle")
 		}
 		seen[address] = true
 		if level == -1 {

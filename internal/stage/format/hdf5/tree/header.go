@@ -81,7 +81,7 @@ func (f *File) object(address uint64) (*object, error) {
 		}
 	}
 	if len(o.all) != count {
-		return nil, f.Damaged(off, "the header of an object should have %d messages, and has %d", count, len(o.all))
+		return nil, f.Damaged(off, "the header of an object should have %d messages, but has %d", count, len(o.all))
 	}
 	return o, nil
 }
@@ -216,7 +216,7 @@ func (f *File) shared(m message) (cursor, error) {
 		c.skip(6)
 	}
 	if version < 1 || version > 3 || version == 3 && kind != 2 {
-		return c, f.Unsupported(m.off, repack, "a message that is shared in the way %d of version %d", kind, version)
+		return c, f.Unsupported(m.off, repack, "a message of the unknown shared kind %d, version %d", kind, version)
 	}
 	address := c.u64()
 	if c.short {
@@ -231,7 +231,7 @@ func (f *File) shared(m message) (cursor, error) {
 // named is the type that is stored as an object itself. It is not shared itself.
 func (f *File) named(address uint64) (cursor, error) {
 	if f.within > 4 {
-		return cursor{}, f.Damaged(f.obj.Size, "types that are named by each other")
+		return cursor{}, f.Damaged(f.obj.Size, "types that name each other")
 	}
 	f.within++
 	defer func() { f.within-- }()
@@ -242,5 +242,5 @@ func (f *File) named(address uint64) (cursor, error) {
 	if c := o.first(msgType); c != nil {
 		return *c, nil
 	}
-	return cursor{}, f.Damaged(o.off, "an object that should be a type is none")
+	return cursor{}, f.Damaged(o.off, "an object should be a type, but is not")
 }

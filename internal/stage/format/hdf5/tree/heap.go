@@ -78,7 +78,7 @@ func (h *heap) direct(address, size, off, n uint64) (*cursor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.checked { // the sum is that of the block with zeros in the place of the sum
+	if h.checked { // the sum is that of the block with zeros instead of the sum
 		at := 13 + h.offLen
 		if at+4 > len(c.b) {
 			return nil, h.f.Damaged(c.off, "a block of %d bytes", size)

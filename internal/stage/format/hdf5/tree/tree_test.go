@@ -190,7 +190,7 @@ func TestTypes(t *testing.T) {
 	_, have := items(t, fixture(t, "refused"))
 	for path, want := range map[string]string{
 		"compound": "compound types are not read", "complex": "compound types are not read", "references": "references are not read",
-		"external": "its data lies in other files", "virtual": "it is a virtual dataset, whose data lies in others",
+		"external": "its data is in other files", "virtual": "it is a virtual dataset, whose data is in other datasets",
 	} {
 		if d := have[path].Dataset; d.Type.Why+d.Why != want || d.Why != "" && d.Hint == "" {
 			t.Errorf("%s: %q %q, %q", path, d.Type.Why, d.Why, d.Hint)

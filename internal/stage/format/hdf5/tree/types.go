@@ -62,7 +62,7 @@ func (f *File) datatype(c *cursor, deep int) (Type, error) {
 	case 3:
 		t.Class, t.Pad, t.Name = Text, uint8(bits&15), fmt.Sprintf("string of %d bytes", t.Size)
 		if t.Pad > PadSpace {
-			return t, f.Damaged(start, "a text that is padded in the way %d", t.Pad)
+			return t, f.Damaged(start, "a text with the unknown padding %d", t.Pad)
 		}
 	case 4:
 		c.skip(4)
@@ -161,7 +161,7 @@ func (f *File) enum(t *Type, c *cursor, bits, version uint32, deep int) error {
 	values := c.bytes(n * int(base.Size))
 	size := t.Size
 	if *t = base; base.Size != size || base.Class != Number {
-		t.refuse("enumerations of what is no integer", "enumeration")
+		t.refuse("enumerations of a type that is not an integer", "enumeration")
 		return nil
 	}
 	if n == 2 && base.Size == 1 && strings.EqualFold(names[0], "FALSE") && strings.EqualFold(names[1], "TRUE") && string(values) == "\x00\x01" {
@@ -185,7 +185,7 @@ func (f *File) vlen(t *Type, c *cursor, bits uint32, deep int) error {
 	case base.Class == Number && base.Dims == nil:
 		t.Class, t.Base, t.Name = VLen, &base, "variable length of "+base.Name
 	default:
-		t.refuse("variable lengths of what is no number", "variable length of "+base.Name)
+		t.refuse("variable lengths of a type that is not a number", "variable length of "+base.Name)
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (f *File) array(t *Type, c *cursor, version uint32, deep int) error {
 	*t = base
 	t.Size, t.Dims, t.Name = whole, append(dims, base.Dims...), fmt.Sprintf("%s %v", base.Name, dims)
 	if base.Class != Number {
-		t.refuse("arrays of what is no number", t.Name)
+		t.refuse("arrays of a type that is not a number", t.Name)
 	}
 	return nil
 }

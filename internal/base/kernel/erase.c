@@ -1,0 +1,74 @@
+// Erasing rectangles of what a pass has written; erase.go is the twin.
+#include "pass.h"
+#include "ticks.h"
+
+#include <string.h>
+
+#pragma GCC optimize("fp-contract=off")
+
+// fill_box writes one pixel of size bytes into a box of a plane of rows of w pixels.
+static void fill_box(uint8_t *plane, int w, const int32_t box[4], const void *pixel, size_t size) {
+  const size_t stride = (size_t)w * size, wide = (size_t)box[2] * size;
+  uint8_t *first = plane + box[1] * stride + box[0] * size;
+  if (box[3] == 0) return;
+  for (int x = 0; x < box[2]; x++) memcpy(first + x * size, pixel, size);
+  for (int y = 1; y < box[3]; y++) memcpy(first + y * stride, first, wide);
+}
+
+// fill_floats is fill_box in the layout of a result of floats.
+static void fill_floats(const stk_job *j, const sink *k, const int32_t box[4], const float v[3]) {
+  const size_t plane = (size_t)k->w * k->h * sizeof *v;
+  if (!j->chw || k->c == 1) {
+    fill_box(k->dst, k->w, box, v, k->c * sizeof *v);
+    return;
+  }
+  for (int c = 0; c < k->c; c++) fill_box(k->dst + c * plane, k->w, box, &v[c], sizeof *v);
+}
+
+void stk_erase(stk_lane *l, const stk_op *o, const sink *k) {
+  const stk_job *j = &l->job;
+  const int32_t box[4] = {o->x, o->y, o->w, o->h};
+  if (k->final && j->is_float) {
+    float v[3];
+    for (int c = 0; c < 3; c++) v[c] = (float)o->fill[c] * j->scale[c] + j->bias[c];
+    fill_floats(j, k, box, v);
+  } else if (k->final && j->chw && k->c == 3) {
+    for (int c = 0; c < 3; c++) fill_box(k->dst + (size_t)c * k->w * k->h, k->w, box, &o->fill[c], 1);
+  } else {
+    fill_box(k->dst, k->w, box, o->fill, (size_t)k->c);
+  }
+}
+
+// row_key is rowKey of noise.go.
+static uint64_t row_key(uint64_t key, uint64_t row) {
+  uint64_t z = key + (row + 1) * UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return z ^ z >> 31;
+}
+
+static void fill_noise(stk_lane *l, const stk_erased *e, const sink *k) {
+  const int chw = l->job.chw || k->c == 1, w = e->box[2], h = e->box[3], half = (w + 1) / 2;
+  float *line = stk_grow(l, &l->line, ((size_t)w + 1) * sizeof *line);
+  for (int c = 0; c < k->c; c++) {
+    for (int y = 0; y < h; y++) {
+      const uint64_t key = row_key(e->key, (uint64_t)c * h + y);
+      l->target->colours->normals((uint32_t)key, (uint32_t)(key >> 32), line, line + half, half);
+      const size_t at = (size_t)(e->box[1] + y) * k->w + e->box[0];
+      float *out = (float *)k->dst + (chw ? (size_t)c * k->w * k->h + at : at * k->c + c);
+      const int step = chw ? 1 : k->c;
+      for (int x = 0; x < w; x++) out[(size_t)x * step] = line[x] * e->scale[c] + e->bias[c];
+    }
+  }
+}
+
+void stk_erase_floats(stk_lane *l, const sink *k) {
+  for (stk_erased *e = l->job.erased; e < l->job.erased + l->job.nerased; e++) {
+    const int64_t since = tick(l);
+    if (e->noise)
+      fill_noise(l, e, k);
+    else
+      fill_floats(&l->job, k, e->box, e->bias);
+    tock(l, &e->ns, since);
+  }
+}

@@ -1,0 +1,77 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Erasing: a rectangle becomes one colour. OpErase does so to bytes at its place among the
+// steps; Output.Erased to a result of floats, whose numbers need not be those of bytes.
+
+// Erased is a rectangle of a result of floats: every pixel becomes Bias, or, with Noise,
+// Scale times a normal number more. The rectangle is in the result, and the normal numbers
+// follow from Key, the position in the rectangle and the channel.
+type Erased struct {
+	X, Y, W, H  int
+	Noise       bool
+	Key         uint64
+	Scale, Bias [3]float32
+	Owner       uint8 // as that of a Step
+}
+
+// maxErased is STK_MAX_ERASED.
+const maxErased = 32
+
+// inside reports whether a rectangle, which may be empty, is inside a picture.
+func (s *Step) inside(w, h int) bool {
+	return s.X >= 0 && s.Y >= 0 && s.W >= 0 && s.H >= 0 && s.W <= w && s.H <= h && s.X <= w-s.W && s.Y <= h-s.H
+}
+
+// check refuses rectangles that are not in a w x h result.
+func (o *Output) check(w, h int) error {
+	if len(o.Erased) > maxErased || len(o.Erased) > 0 && !o.Float {
+		return JobError(fmt.Sprintf("%d erased rectangles of a result, of floats: %v", len(o.Erased), o.Float))
+	}
+	for _, e := range o.Erased {
+		if s := (Step{X: e.X, Y: e.Y, W: e.W, H: e.H}); !s.inside(w, h) {
+			return JobError(fmt.Sprintf("an erased rectangle %d,%d %dx%d is not inside %dx%d", e.X, e.Y, e.W, e.H, w, h))
+		}
+	}
+	return nil
+}
+
+// erase is the twin of OpErase.
+func erase(p Pixels, s *Step) Pixels {
+	q := newPixels(p.W, p.H, p.C)
+	copy(q.Pix, p.Pix)
+	for y := s.Y; y < s.Y+s.H; y++ {
+		for x := s.X; x < s.X+s.W; x++ {
+			copy(q.row(y)[x*p.C:(x+1)*p.C], s.Fill[:])
+		}
+	}
+	return q
+}
+
+// erase is the twin of Output.Erased, in the result that p was written to.
+func (e *Erased) erase(dst []byte, p Pixels, planes bool) {
+	line := make([]float32, e.W)
+	for c := range p.C {
+		for y := range e.H {
+			if e.Noise {
+				normals(e.Key, uint64(c*e.H+y), line)
+			}
+			for x, v := range line {
+				at := ((e.Y+y)*p.W+e.X+x)*p.C + c
+				if planes {
+					at = (c*p.H+e.Y+y)*p.W + e.X + x
+				}
+				v = float32(v*e.Scale[c]) + e.Bias[c]
+				if !e.Noise {
+					v = e.Bias[c]
+				}
+				binary.NativeEndian.PutUint32(dst[4*at:], math.Float32bits(v))
+			}
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package loader
+
+import (
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+)
+
+// prefetch opens the batches of one pass ahead of its consumer, until the pass ends.
+func (p *Pass) prefetch() {
+	l := p.l
+	s := l.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.planning = planning{stage: l.stats.Plan, due: &l.planning}
+	for {
+		switch {
+		case p.cancelled || p.failed != nil:
+			p.planning.rests()
+			return
+		case p.over():
+			l.drop(p)
+			return
+		case p.nextStep >= p.slice.Steps():
+			l.lookAhead(p)
+			if p.cancelled || p.nextStep < p.slice.Steps() {
+				continue // the lock was released
+			}
+			if p.delivered >= p.slice.Steps() && !p.ahead {
+				l.drop(p)
+				return
+			}
+		case !p.resting && p.mayOpen():
+			p.planning.works()
+			if p.draft.step != p.nextStep || p.draft.pieces == nil || p.draft.steps > p.together() {
+				step, most := p.nextStep, p.together()
+				s.mu.Unlock()
+				p.prepare(step, most)
+				s.mu.Lock()
+				continue
+			}
+			slot, err := l.slots.take(p)
+			if err == nil && slot != nil {
+				err = l.grow(p.draft.rows)
+			}
+			if err != nil {
+				if slot != nil {
+					l.slots.put(slot)
+				}
+				p.failed = err
+				p.planning.rests()
+				s.changed.Broadcast()
+				return
+			}
+			switch { // the lock was released while memory was allocated
+			case slot == nil:
+			case p.cancelled || p.over() || p.resting || p.failed != nil || p.draft.step != p.nextStep || p.draft.steps > p.together() || int64(len(slot.Mem)) < l.layout.Bytes():
+				l.slots.put(slot)
+				continue
+			default:
+				p.begin(slot)
+				continue
+			}
+		}
+		p.planning.rests()
+		s.changed.Wait()
+	}
+}
+
+// mayOpen reports whether prefetch has room for one more batch. There is always
+// room for the batch that the consumer waits for.
+func (p *Pass) mayOpen() bool {
+	room := p.l.prefetch
+	if p.together() > 1 {
+		room = min(room, bundlesOpen)
+	}
+	if p.ahead && p.l.current != nil {
+		room -= len(p.l.current.open)
+	}
+	return len(p.open) < room
+}
+
+// begin opens the next step in slot and submits its samples. Shared.mu is held, and
+// released while fetch waits.
+func (p *Pass) begin(slot *batch.Slot) {
+	l := p.l
+	ob := l.newBatch(p, slot)
+	p.nextStep += int64(ob.steps)
+	l.inflight++
+	p.open = append(p.open, ob)
+	steps := int64(ob.steps)
+	l.shared.mu.Unlock()
+	waited := l.crew.Begin(&ob.Batch) // the batch may already be reused
+	p.planning.done(waited, steps)
+	l.shared.mu.Lock()
+}
+
+// planning measures a pass's prefetcher: choosing the samples of a batch, locating
+// them and beginning the batch. Only the prefetcher uses it. A batch may be planned in
+// two parts with a wait for memory between them; they count as one, once the batch
+// has begun.
+type planning struct {
+	stage *stats.Stage // nil: not measured
+	due   *seldom
+
+	from   int64 // stats.Monotonic when work began; 0: not working
+	rested int64 // when work ended
+	took   int64 // ns spent on this batch before from
+
+	begun    bool // works was called for this batch
+	onThread bool // its CPU time is measured
+	thread   stats.Thread
+	cpu      time.Duration
+}
+
+// works begins work, if it has not begun. Until now enough batches were open, or
+// there was no memory for another.
+func (y *planning) works() {
+	if y.stage == nil || y.from != 0 {
+		return
+	}
+	y.from = stats.Monotonic()
+	if y.rested != 0 {
+		y.stage.Blocked(stats.Output, time.Duration(y.from-y.rested))
+	}
+	if !y.begun {
+		y.begun, y.onThread = true, y.due.due(y.from)
+	}
+	if y.onThread {
+		y.thread = stats.OnThread()
+	}
+}
+
+// rests ends work, if it has begun.
+func (y *planning) rests() {
+	if y.from == 0 {
+		return
+	}
+	if y.onThread {
+		y.cpu += y.thread.Used()
+	}
+	now := stats.Monotonic()
+	y.took += now - y.from
+	y.from, y.rested = 0, now
+}
+
+// done ends the work on a batch of so many steps. For waited of that time it waited
+// until earlier samples were decoded, which does not count.
+func (y *planning) done(waited time.Duration, steps int64) {
+	if y.stage == nil {
+		return
+	}
+	y.rests()
+	y.stage.Add(max(time.Duration(y.took)-waited, 0), steps, 0)
+	y.stage.Blocked(stats.Output, waited)
+	if y.onThread {
+		y.stage.CPU(y.cpu, steps)
+		y.due.tookBatch(y.cpu)
+	}
+	y.took, y.begun, y.onThread, y.cpu = 0, false, false, 0
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package compressed
+
+// raceEnabled: everything takes ten times as long then.
+const raceEnabled = true

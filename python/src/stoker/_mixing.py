@@ -1,0 +1,296 @@
+"""Batch transforms in the training process: batches that Python made, and functions of the user's.
+
+Mixer     mixes what another maker made, as the engine has chosen
+Changer   calls the user's function with what another maker made
+
+The engine mixes the batches that it makes itself (internal/loader/mix.go). Those of Python workers, of collate
+functions and of num_workers=0 have whatever structure the user's code gave them, so they are mixed here, in place, one
+row after the other: memory is read and written once, and a row of a picture is all that is allocated.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ._batch import _Facts
+from ._bundle import Bundle
+from ._errors import ConfigError
+from ._mix import Changes, Mix
+from ._spec import Settings
+from ._values import named, register
+from ._wire import Message
+
+Choice = Mapping[str, Any]  # of the engine: number, cut, lambda, x, y
+
+
+def box(choice: Choice, width: int, height: int) -> tuple[int, int, int, int, float]:
+    """The region that CutMix takes from the row before, (x1, y1, x2, y2), and the share of the picture that stays:
+    torchvision's formulas, as Mixed.Box of internal/stage/transform/mix.go has them."""
+    r = 0.5 * math.sqrt(1.0 - choice["lambda"])
+    half_w, half_h = int(r * width), int(r * height)
+    x, y = int(choice["x"] * width), int(choice["y"] * height)
+    x1, y1 = max(x - half_w, 0), max(y - half_h, 0)
+    x2, y2 = min(x + half_w, width), min(y + half_h, height)
+    return x1, y1, x2, y2, 1.0 - (x2 - x1) * (y2 - y1) / (width * height)
+
+
+class _Wrapper:
+    """A maker of batches around another one."""
+
+    def __init__(self, made: Any) -> None:
+        self._made = made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_made"], name)
+
+
+class Mixer(_Wrapper):
+    """Makes mixed batches of those of Python code. ``ours``: nobody else has their arrays, so they may be changed."""
+
+    def __init__(self, made: Any, mix: Mix, ours: bool) -> None:
+        super().__init__(made)
+        self._mix = mix
+        self._ours = ours
+
+    def make(self, message: Message, root: Any) -> tuple[Any, Mapping[str, Any]]:
+        batch, facts = self._made.make(message, root)
+        valid = facts["valid"].tolist() if facts["valid"] is not None else []
+        return named(mixed(batch, self._mix, message["mixed"], valid, self._ours), facts), facts
+
+
+class Changer(_Wrapper):
+    """Makes what the user's function returns for a batch, and the facts of that batch."""
+
+    def __init__(self, made: Any, changes: Changes) -> None:
+        super().__init__(made)
+        self._function = changes.function
+        register()
+
+    def make(self, message: Message, root: Any) -> Any:
+        found = self._made.make(message, root)
+        if isinstance(found, Bundle):
+            take, first = found.take, message["step"]
+            counted = iter(range(first, first + len(message["parts"])))
+
+            def changed() -> tuple[Any, Message]:
+                batch, told = take()
+                return self._changed(batch, message["epoch"], next(counted)), told
+
+            found.take = changed
+            return found
+        return self._changed(found, message["epoch"], message["step"])
+
+    def _changed(self, found: Any, epoch: int, step: int) -> tuple[Any, Mapping[str, Any]]:
+        if type(found) is tuple and len(found) == 2:  # of an Assembler
+            batch, facts = found
+        else:
+            batch = found
+            facts = {"epoch": epoch, "step": step}
+            facts = {name: getattr(batch, name, facts.get(name)) for name in ("ids", "valid", "epoch", "step", "bad")}
+        changed = self._function(batch)
+        if isinstance(changed, _Facts):  # of the pytrees of torch and JAX, which lose them
+            vars(changed).update(facts)
+        return named(changed, facts), facts
+
+
+def around(made: Any, settings: Settings) -> Any:
+    """The maker of a loader's batches, with what its batch transform does in this process."""
+    mix, hands = settings.mix, settings.hands
+    if isinstance(mix, Changes):
+        return Changer(made, mix)
+    if mix is None or hands is None:
+        return made
+    return Mixer(made, mix, ours=bool(hands.workers) or hands.lookup or hands.collate is None and not hands.single)
+
+
+# Mixing.
+
+
+def mixed(batch: Any, mix: Mix, choice: Choice, valid: Sequence[bool], ours: bool) -> Any:
+    """The batch, mixed. ``valid`` marks the rows that are mixed with each other; other rows stay as they are."""
+    op = mix.op["transforms"][choice["number"]] if "transforms" in mix.op else mix.op
+    name = op["op"]
+    labels = mix.labels(batch)
+    if not _is_array(labels):
+        raise ConfigError(f"{name}: the labels must be a tensor, but got {type(labels).__name__}")
+    leaves: list[Any] = []
+    _leaves(batch, leaves)
+    if not any(leaf is labels for leaf in leaves):
+        raise ConfigError(f"{name}: labels_getter returned an array that is not in the batch", hint="return batch[1]")
+    pictures = _pictures(leaves, labels)
+    if not pictures:
+        raise ConfigError(f"{name}: there is no array of pictures in the batch beside the labels")
+    probable = _probabilities(labels, op, name)
+    rows = [row for row, is_valid in enumerate(valid) if is_valid]
+    if len(valid) != len(labels):  # the user's code made batches of its own
+        rows = list(range(len(labels)))
+    share: float = choice["lambda"]
+    region: tuple[int, int, int, int] | None = None
+    for picture in pictures:
+        _check(picture, len(labels), name, floats=not choice["cut"])
+    if choice["cut"]:
+        *corners, share = box(choice, pictures[0].shape[-1], pictures[0].shape[-2])
+        region = (corners[0], corners[1], corners[2], corners[3])
+    soft = _writable(probable, True, lambda x: _blend(x, rows, share))
+    made = {id(labels): _jax(soft) if type(labels).__module__.startswith("jax") else soft}
+    for picture in pictures:
+        change = (lambda x: _blend(x, rows, share)) if region is None else (lambda x: _cut(x, rows, *region))
+        made[id(picture)] = _writable(picture, ours, change)
+    return _rebuilt(batch, made)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "ndim")
+
+
+def _leaves(value: Any, found: list[Any]) -> None:
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            _leaves(inner, found)
+    elif isinstance(value, (tuple, list)):
+        for inner in value:
+            _leaves(inner, found)
+    elif _is_array(value):
+        found.append(value)
+
+
+def _pictures(leaves: Sequence[Any], labels: Any) -> list[Any]:
+    """What is mixed besides the labels: torchvision's images and videos, else the first array."""
+    others = [leaf for leaf in leaves if leaf is not labels]
+    marked = [leaf for leaf in others if type(leaf).__module__.startswith("torchvision.tv_tensors")]
+    return [leaf for leaf in marked if type(leaf).__name__ in ("Image", "Video")] if marked else others[:1]
+
+
+def _check(picture: Any, rows: int, name: str, floats: bool) -> None:
+    dims = 5 if type(picture).__name__ == "Video" else 4
+    if picture.ndim != dims:
+        raise ConfigError(f"{name}: expected a batched input with {dims} dims, but got {picture.ndim} dimensions")
+    if picture.shape[0] != rows:
+        raise ConfigError(
+            f"{name}: the batch size of the image or video does not match the batch size of the labels: "
+            f"{picture.shape[0]} != {rows}"
+        )
+    if floats and "float" not in str(picture.dtype):
+        raise ConfigError(
+            f"{name} needs floats, and the pictures are {picture.dtype}",
+            hint="end the transform with ToDtype(torch.float32, scale=True)",
+        )
+
+
+def _probabilities(labels: Any, op: Mapping[str, Any], name: str) -> Any:
+    """The labels as probabilities, in memory of their own."""
+    classes = op.get("num_classes")
+    if labels.ndim not in (1, 2):
+        raise ConfigError(
+            f"{name}: labels should be class numbers with shape (batch_size,) or probabilities with shape (batch_size, "
+            f"num_classes), but the shape is {tuple(labels.shape)}"
+        )
+    floating = "float" in str(labels.dtype)
+    torch: Any = sys.modules.get("torch")
+    tensor = torch is not None and isinstance(labels, torch.Tensor)
+    if labels.ndim == 2:
+        if classes is not None and labels.shape[-1] != classes:
+            raise ConfigError(
+                f"{name}: labels have {labels.shape[-1]} numbers, and num_classes is {classes}",
+                hint="leave num_classes out",
+            )
+        if tensor:
+            return labels.clone() if floating else labels.float()
+        return labels.copy() if floating else labels.astype("float32")
+    if classes is None:
+        raise ConfigError(f"{name}: num_classes must be passed if the labels are class numbers")
+    if floating or "bool" in str(labels.dtype):
+        raise ConfigError(
+            f"{name}: labels of one number each must be whole class numbers, and these are {labels.dtype}"
+        )
+    numbers = labels.tolist()
+    wrong = [number for number in numbers if not 0 <= number < classes]
+    if wrong:
+        raise ConfigError(
+            f"{name}: a label is {wrong[0]}, and num_classes is {classes}",
+            hint="labels go from 0 to num_classes - 1: give the number of all classes",
+        )
+    if tensor:
+        hot = torch.zeros((len(numbers), classes), dtype=torch.float32, device=labels.device)
+        return hot.scatter_(1, labels.long().unsqueeze(1), 1.0)
+    import numpy
+
+    hot = numpy.zeros((len(numbers), classes), "float32")
+    hot[range(len(numbers)), numbers] = 1
+    return hot
+
+
+def _writable(array: Any, ours: bool, change: Callable[[Any], None]) -> Any:
+    """The array after a change in place; of an array that cannot be changed, or is not ours, a changed copy."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        with torch.no_grad():
+            array = array if ours and not array.requires_grad else array.detach().clone()
+            change(array)
+        return array
+    import numpy
+
+    if isinstance(array, numpy.ndarray):
+        array = array if ours and array.flags.writeable else array.copy()
+        change(array)
+        return array
+    copy = numpy.array(array)
+    change(copy)
+    return _jax(copy)
+
+
+def _jax(array: Any) -> Any:
+    import jax.numpy
+
+    return jax.numpy.array(array, copy=True)
+
+
+def _copied(array: Any) -> Any:
+    return array.clone() if hasattr(array, "clone") else array.copy()
+
+
+def _blend(x: Any, rows: Sequence[int], share: float) -> None:
+    """Each row becomes before * (1 - share) + own * share, from the last to the first: the row before is unmixed."""
+    if not rows:
+        return
+    last = _copied(x[rows[-1]])
+    for at in range(len(rows) - 1, -1, -1):
+        own, before = x[rows[at]], x[rows[at - 1]] if at else last
+        own *= share
+        own += before * (1.0 - share)
+
+
+def _cut(x: Any, rows: Sequence[int], x1: int, y1: int, x2: int, y2: int) -> None:
+    """Each row gets the region of the row before."""
+    if not rows:
+        return
+    last = _copied(x[rows[-1], ..., y1:y2, x1:x2])
+    for at in range(len(rows) - 1, -1, -1):
+        x[rows[at], ..., y1:y2, x1:x2] = x[rows[at - 1], ..., y1:y2, x1:x2] if at else last
+
+
+def _rebuilt(value: Any, made: Mapping[int, Any]) -> Any:
+    """The same structure with the arrays that were made in place of those with these ids."""
+    if id(value) in made:
+        return made[id(value)]
+    if isinstance(value, Mapping):
+        found = {key: _rebuilt(inner, made) for key, inner in value.items()}
+        return found if isinstance(value, _Facts) else _as(value, found)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_rebuilt(inner, made) for inner in value))
+    if isinstance(value, (tuple, list)):
+        inner = [_rebuilt(one, made) for one in value]
+        if isinstance(value, _Facts):  # named() makes one of it again
+            return tuple(inner) if isinstance(value, tuple) else inner
+        return type(value)(inner)
+    return value
+
+
+def _as(value: Any, found: dict[str, Any]) -> Any:
+    try:
+        return type(value)(found)
+    except TypeError:  # a Mapping that is made in another way
+        return found

@@ -1,0 +1,98 @@
+"""timm's own transforms as operations of a Spec: those of its create_transform that the engine has.
+
+timm is never imported: a class is recognised by its module and name. What is not here runs in Python workers: timm's
+RandAugment, AutoAugment and AugMix work on PIL images, with magnitudes of their own, and its RandomErasing on floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import _parameters as read
+from ._parameters import Arguments, Wrong
+
+_SMOOTH = ("bilinear", "bicubic")
+
+
+def ops(transform: Any) -> list[Arguments] | None:
+    """The operations of one of timm's transforms; None for everything else. Wrong if it has an argument that the
+    engine does not have."""
+    cls = type(transform)
+    reader = _READERS.get(cls.__name__) if cls.__module__ == "timm.data.transforms" else None
+    return None if reader is None else reader(transform)
+
+
+def known(cls: type) -> bool:
+    """Whether it is such a class."""
+    return cls.__module__ == "timm.data.transforms" and cls.__name__ in _READERS
+
+
+def after(step: Any, state: str) -> str | None:
+    """What a picture ("pil", "bytes" or "floats") is after a step; None where timm does something else to such a
+    picture than the engine."""
+    if state == "pil":
+        return {"MaybeToTensor": "floats", "ToTensor": "floats", "MaybePILToTensor": "bytes", "ToNumpy": "bytes"}.get(
+            type(step).__name__, "pil"
+        )
+    return state if type(step).__name__ == "MaybePILToTensor" else None
+
+
+def _crop(t: Any) -> list[Arguments]:
+    op: Arguments = {
+        "op": "RandomResizedCrop",
+        "size": read.wholes("size", t.size),
+        "scale": read.two("scale", t.scale),
+        "ratio": read.two("ratio", t.ratio),
+    }
+    modes = _modes(t)
+    if len(modes) == 1:
+        return [{**op, "interpolation": modes[0]}]
+    if sorted(modes) != ["bicubic", "bilinear"]:
+        raise Wrong(f"interpolation cannot be {modes} at random", "interpolation='random' is bilinear or bicubic")
+    return [{**op, "op": "RandomResizedCropAndInterpolation"}]
+
+
+def _keep(t: Any) -> list[Arguments]:
+    if t.random_scale_prob or t.random_aspect_prob:
+        raise Wrong("random_scale_prob and random_aspect_prob are not supported")
+    modes = _modes(t)
+    if len(modes) != 1:
+        raise Wrong("interpolation cannot be 'random'", "give bilinear or bicubic")
+    op: Arguments = {"op": "ResizeKeepRatio", "size": read.wholes("size", t.size), "interpolation": modes[0]}
+    return [{**op, "longest": read.number("longest", t.longest)}]
+
+
+def _centre(t: Any) -> list[Arguments]:
+    return [
+        {
+            "op": "CenterCropOrPad",
+            "size": read.wholes("size", t.size),
+            "fill": read.fill(t),
+            "padding_mode": str(t.padding_mode),
+        }
+    ]
+
+
+def _unscaled(t: Any) -> list[Arguments]:
+    return [{"op": "PILToTensor"}, {"op": "ToDtype", "dtype": read.dtype(t.dtype), "scale": False}]
+
+
+def _modes(t: Any) -> list[str]:
+    """Its interpolation, or those that it chooses from."""
+    given = t.interpolation if isinstance(t.interpolation, (tuple, list)) else [t.interpolation]
+    modes = [str(getattr(mode, "value", mode)) for mode in given]
+    if wrong := [mode for mode in modes if mode not in _SMOOTH]:
+        raise Wrong(f"interpolation cannot be {wrong[0]!r}", "the engine has bilinear and bicubic, as Pillow's")
+    return modes
+
+
+_READERS: dict[str, Callable[[Any], list[Arguments]]] = {
+    "CenterCropOrPad": _centre,
+    "MaybePILToTensor": lambda _: [{"op": "PILToTensor"}],
+    "MaybeToTensor": lambda _: [{"op": "ToTensor"}],
+    "RandomResizedCropAndInterpolation": _crop,
+    "ResizeKeepRatio": _keep,
+    "ToNumpy": lambda _: [{"op": "PILToTensor"}],
+    "ToTensor": _unscaled,
+}
