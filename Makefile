@@ -95,6 +95,7 @@ check: engine venv build/tools/staticcheck
 	$(VENV)/mypy --config-file python/pyproject.toml
 	$(VENV)/python tools/words.py
 	cd tools && go vet ./... && go test ./mutants
+	$(if $(findstring stoker_libjpeg,$(STOKER_TAGS)),$${CC:-gcc} $(JPEG_FUZZ_FLAGS) -fsyntax-only internal/base/kernel/fuzz/*.c)
 
 build/tools/staticcheck: tools/go.mod
 	@mkdir -p build/tools
