@@ -1,34 +1,69 @@
 """This checkout beside an older one, over the same photographs: python -m bench.before --data F --other CHECKOUT.
 
-Both must be built (make engine). A round runs each once, in an order that turns; what counts is the median of the
-rounds' ratios of CPU per image. It shows what a change costs those who do not use it.
+Both must be built (make engine). It shows what a change costs those who do not use it. Two loaders, one of each
+checkout, are open at once and take turns of about half a second, over the same pictures: what a machine does slower
+for some seconds, it does slower for both. What counts is the median of the turns' ratios of CPU. Which loader is
+opened first turns from round to round, because a process keeps the memory that it got at its start.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+import os
+import statistics
 import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench import meter, pictures, rig
 
 NAMES = ("this", "other")
+BATCH = 64
+WARM = 64  # batches before the first turn, at most
 
 
-def command(checkout: Path, data: Path, output: str, number: int, args: argparse.Namespace) -> list[str | Path]:
-    path = f"{rig.ROOT}"  # of the peers; the checkout's own client comes first
-    return [
-        *("env", f"PYTHONPATH={checkout / 'python' / 'src'}:{path}", f"STOKER_ENGINE={checkout / 'build' / 'stoker'}"),
-        *(rig.python_of(".venv"), "-m", "bench.peers.stoker_loader", "--data", data, "--output", output),
-        *("--threads", "2", "--workers", "2", "--samples", str(args.samples), "--batch", "64", "--seed", str(number)),
-    ]
+class Loader:
+    """One checkout's loader, in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], scope: meter.Scope) -> None:
+        self.process, self.scope = process, scope
+        self._answer()
+
+    def turn(self, batches: int) -> float:
+        """CPU seconds for so many batches."""
+        assert self.process.stdin
+        self.process.stdin.write(f"{batches}\n")
+        self.process.stdin.flush()
+        return float(self._answer()["cpu"])
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return dict(json.loads(line))
+        raise rig.PeerError(f"a loader ended with status {self.process.wait()}")
 
 
-def cpu(one: rig.Run) -> float:
-    """CPU of all processes for an image, in us."""
-    begin, end = one.marks["start"], one.marks["stop"]
-    return 1e6 * float(end["cpu"] - begin["cpu"]) / float(end["samples"])
+@contextlib.contextmanager
+def opened(name: str, checkout: Path, command: Sequence[str | Path], cpus: Sequence[int]) -> Iterator[Loader]:
+    path = f"PYTHONPATH={checkout / 'python' / 'src'}:{rig.ROOT}"  # the checkout's own client comes first
+    engine = f"STOKER_ENGINE={checkout / 'build' / 'stoker'}"
+    with tempfile.TemporaryFile("w+") as errors, meter.Scope(name) as scope:
+        process = rig.start(["env", path, engine, *command], cpus, scope, errors)
+        try:
+            yield Loader(process, scope)
+        except rig.PeerError as problem:
+            errors.seek(0)
+            raise rig.PeerError(f"{name}: {problem}\n" + "".join(errors.readlines()[-15:])) from None
+        finally:
+            assert process.stdin and process.stdout
+            process.stdin.close()
+            process.wait()
+            process.stdout.close()
 
 
 def commit(checkout: Path) -> str:
@@ -41,8 +76,9 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True, help="a folder of JPEGs")
     parser.add_argument("--other", type=Path, required=True, help="a checkout of an older commit, built")
     parser.add_argument("--out", type=Path, default=rig.RESULTS / "before.json")
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--samples", type=int, default=12000, help="measured images a run")
+    parser.add_argument("--repeats", type=int, default=6, help="rounds, each with new processes")
+    parser.add_argument("--turns", type=int, default=40, help="of each loader in a round")
+    parser.add_argument("--batches", type=int, default=16, help=f"in a turn, {BATCH} pictures each")
     parser.add_argument("--rows", nargs="+", default=["uint8", "float32"])
     args = parser.parse_args()
     rig.may_write(args.out)
@@ -54,31 +90,44 @@ def main() -> int:
         "settings": rig.settings(args),
         "other": commit(args.other),
     }
-    tree = pictures.build(args.data, args.samples, 64)
+    tree = pictures.build(args.data, BATCH * (args.batches * args.turns + WARM), BATCH)  # a pass holds a round
     checkouts = dict(zip(NAMES, (rig.ROOT, args.other.resolve()), strict=True))
     runs: list[dict[str, Any]] = []
 
-    def both(output: str, number: int) -> tuple[dict[str, float], float]:
-        found: dict[str, float] = {}
-        most = 0.0
-        for name in NAMES if number % 2 else NAMES[::-1]:
-            tree.warm()
-            one = rig.run(command(checkouts[name], tree.root, output, number, args), cpus, name)
-            found[name], most = cpu(one), max(most, one.disturbed)
-            runs.append({"output": output, "checkout": name, "cpu": found[name], "disturbed": one.disturbed})
+    def both(output: str, number: int) -> tuple[dict[str, list[float]], float]:
+        tree.warm()
+        command = [rig.python_of(".venv"), "-m", "bench.peers.turns", tree.root, output, str(BATCH), str(number)]
+        names = NAMES if number % 2 else NAMES[::-1]
+        spent: dict[str, list[float]] = {name: [] for name in NAMES}
+        with contextlib.ExitStack() as stack:
+            loaders = {name: stack.enter_context(opened(name, checkouts[name], command, cpus)) for name in names}
+            others = meter.Disturbance(
+                cpus, lambda: [os.getpid(), *(p for one in loaders.values() for p in one.scope.pids())]
+            )
+            for turn in range(args.turns):
+                for name in names if turn % 2 else names[::-1]:
+                    spent[name].append(loaders[name].turn(args.batches))
+            disturbed = sum(others.shares())
+        runs.append({"output": output, "round": number, "cpu": spent, "disturbed": disturbed})
+        middle = {name: 1e6 * statistics.median(spent[name]) / (BATCH * args.batches) for name in NAMES}
         rig.say(
-            f"round {number + 1} {output:8} {found['this'] / found['other']:.4f}  {found}  others {100 * most:.1f} %"
+            f"round {number + 1} {output:8} {ratio(spent):.4f}  this {middle['this']:.1f} us, "
+            f"other {middle['other']:.1f} us  others {100 * disturbed:.1f} %"
         )
-        return found | {"disturbed": most}, most
+        return spent, disturbed
 
     gates, figures, disturbed = [], {}, []
     for output in args.rows:
         found = rig.rounds(args.repeats, lambda number, output=output: both(output, number))  # type: ignore[misc]
-        ratio = rig.middle(one["this"] / one["other"] for one in found)
-        disturbed += [one["disturbed"] for one in found]
-        gates.append(rig.Gate(f"{output}: CPU an image over the other checkout's", ratio, 1.01, "low", "x"))
-        figures[f"{output}-cpu"] = ratio
+        middle = rig.middle(ratio(one) for one in found)
+        disturbed += [run["disturbed"] for run in runs if run["output"] == output and run["cpu"] in found]
+        gates.append(rig.Gate(f"{output}: CPU an image over the other checkout's", middle, 1.01, "low", "x"))
+        figures[f"{output}-cpu"] = middle
     return rig.finish(args.out, document | {"runs": runs}, gates, [], figures, disturbed)
+
+
+def ratio(spent: dict[str, list[float]]) -> float:
+    return statistics.median(a / b for a, b in zip(spent["this"], spent["other"], strict=True))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
@@ -13,12 +14,9 @@ import (
 // them one after the other, by torchvision's _apply_image_or_video_transform, gives the
 // picture.
 
-// adder is a policy that may do several operations: adds is the most.
-type adder interface{ adds() int }
-
 // many is how many operations the step counts for.
 func (s *step) many() int {
-	if a, ok := s.op.(adder); ok {
+	if a, ok := s.op.(policy); ok {
 		return a.adds()
 	}
 	return 1
@@ -146,31 +144,35 @@ func (o *augmenter) canon(b []byte) []byte {
 	return o.warper.canon(fmt.Appendf(b, " %d ", o.number))
 }
 
-// A list of operations in a choice is their count, and the operation and the magnitude of
-// each.
+// choose: what it chooses is a list.
+func (o *augmenter) choose(rng.Key, extent) (c choice, _ *errs.Error) { return c, nil }
+
+// list is the choice of a policy. A list of operations in it is their count, and the
+// operation and the magnitude of each.
+type list []float64
 
 // any is the operation that a draw gives.
 func (o *augmenter) any(key rng.Key, draw uint64) augmentation {
 	return o.space.of[key.Intn(draw, int64(len(o.space.of)))]
 }
 
-// append adds an operation to the list that begins at number at of c: by the magnitude of
-// a bin, negated if it may be, in half of all draws.
-func (o *augmenter) append(c *choice, at int, a augmentation, bin, bins int, of extent, key rng.Key, draw uint64) {
+// append adds an operation to l, whose count of operations is number at: by the magnitude
+// of a bin, negated if it may be, in half of all draws.
+func (o *augmenter) append(l list, at int, a augmentation, bin, bins int, of extent, key rng.Key, draw uint64) list {
 	m := o.space.magnitude(a, bin, bins, of.size)
 	if m != 0 && a.signed() && key.Float64(draw) < 0.5 {
 		m = -m
 	}
-	end := at + 1 + 2*int(c[at])
-	c[end], c[end+1] = float64(a), m
-	c[at]++
+	l[at]++
+	return append(l, float64(a), m)
 }
 
-// augment does the list that begins at number at, and returns where it ends.
-func (o *augmenter) augment(r *run, c *choice, at int) int {
-	end := at + 1 + 2*int(c[at])
+// augment does the operations whose count is number at of the list, and returns where they
+// end.
+func (o *augmenter) augment(r *run, at int) int {
+	end := at + 1 + 2*int(r.list[at])
 	for i := at + 1; i < end; i += 2 {
-		o.one(r, augmentation(c[i]), c[i+1])
+		o.one(r, augmentation(r.list[i]), r.list[i+1])
 	}
 	return end
 }
@@ -229,12 +231,12 @@ func (o *augmenter) shear(r *run, x, y float64) {
 	o.to(r, at.around(m, at), at)
 }
 
-// listed is the list that begins at number at, for explanations, and where it ends.
-func (c *choice) listed(at int) (names []string, magnitudes []float64, end int) {
-	end = at + 1 + 2*int(c[at])
+// operations are those whose count is number at, for explanations, and where they end.
+func (l list) operations(at int) (names []string, magnitudes []float64, end int) {
+	end = at + 1 + 2*int(l[at])
 	names, magnitudes = []string{}, []float64{}
 	for i := at + 1; i < end; i += 2 {
-		names, magnitudes = append(names, augmentation(c[i]).String()), append(magnitudes, c[i+1])
+		names, magnitudes = append(names, augmentation(l[i]).String()), append(magnitudes, l[i+1])
 	}
 	return names, magnitudes, end
 }

@@ -45,16 +45,11 @@ func buildAugMix(a *arguments, number uint64) operation {
 	if a.flag("all_ops", true) {
 		space.of = append(space.of, augBrightness, augColor, augContrast, augSharpness)
 	}
-	o := &augMix{augmenter: a.augmenter(number, space, kernel.Bilinear), alpha: 1}
+	o := &augMix{augmenter: a.augmenter(number, space, kernel.Bilinear)}
 	o.severity = a.whole("severity", 3, 1, mixBins)
 	o.width = a.whole("mixture_width", 3, 1, mostAdded)
 	o.depth = max(0, a.whole("chain_depth", -1, math.MinInt32, mostAdded))
-	if v := a.numbers("alpha", "a positive number"); len(v) == 1 {
-		o.alpha = v[0]
-	}
-	if f := float32(o.alpha); !(f > 0) || math.IsInf(float64(f), 0) { // torch keeps it as float32
-		a.wrong("", "alpha must be a positive number, not %v", o.alpha)
-	}
+	o.alpha = a.alpha()
 	return o
 }
 
@@ -68,36 +63,34 @@ func (o *augMix) adds() int {
 	return 1 + o.width*(deepest+1)
 }
 
-func (o *augMix) choose(key rng.Key, at extent) (c choice, _ *errs.Error) {
+func (o *augMix) list(key rng.Key, at extent, to list) list {
 	key = key.With(o.number)
 	mixed := beta(key.With(0), 0, o.alpha)
 	var shares [mostAdded]float64
 	dirichlet(key.With(1), o.alpha, shares[:o.width])
-	c[0], c[1] = 1-mixed, float64(o.width)
-	end := 2
+	to = append(to, 1-mixed, float64(o.width))
 	for i, share := range shares[:o.width] {
 		chain := key.With(uint64(2 + i))
-		c[end] = mixed * share
-		list := end + 1
+		to = append(to, mixed*share, 0)
+		count := len(to) - 1
 		depth := uint64(o.depth)
 		if depth == 0 {
 			depth = uint64(1 + chain.Intn(0, 3))
 		}
 		for j := range depth {
 			bin := int(chain.Intn(3*j+2, int64(o.severity)))
-			o.append(&c, list, o.any(chain, 3*j+1), bin, mixBins, at, chain, 3*j+3)
+			to = o.append(to, count, o.any(chain, 3*j+1), bin, mixBins, at, chain, 3*j+3)
 		}
-		end = list + 1 + 2*int(depth)
 	}
-	return c, nil
+	return to
 }
 
-func (o *augMix) do(r *run, c choice) *errs.Error {
-	r.chain.Apply(kernel.Step{Op: kernel.OpKeep, N: c[0]})
+func (o *augMix) do(r *run, _ choice) *errs.Error {
+	r.chain.Apply(kernel.Step{Op: kernel.OpKeep, N: r.list[0]})
 	at := 2
-	for left := int(c[1]); left > 0; left-- {
-		weight := c[at]
-		at = o.augment(r, &c, at+1)
+	for left := int(r.list[1]); left > 0; left-- {
+		weight := r.list[at]
+		at = o.augment(r, at+1)
 		op := kernel.OpAdd
 		if left == 1 {
 			op = kernel.OpSum
@@ -112,13 +105,13 @@ func (o *augMix) canon(b []byte) []byte {
 	return o.augmenter.canon(b)
 }
 
-// mixedLists is the choice for explanations.
-func (c *choice) mixedLists() (weights []float64, names [][]string, magnitudes [][]float64) {
-	weights = append(weights, c[0])
+// chains are the choice of AugMix, for explanations.
+func (l list) chains() (weights []float64, names [][]string, magnitudes [][]float64) {
+	weights = append(weights, l[0])
 	at := 2
-	for range int(c[1]) {
-		weights = append(weights, c[at])
-		n, m, end := c.listed(at + 1)
+	for range int(l[1]) {
+		weights = append(weights, l[at])
+		n, m, end := l.operations(at + 1)
 		names, magnitudes = append(names, n), append(magnitudes, m)
 		at = end
 	}

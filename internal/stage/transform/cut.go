@@ -23,7 +23,6 @@ func (p *Program) Cut(n int) (before, after *Program) {
 	first, second := *p, *p
 	first.steps, second.steps = p.steps[:n:n], append(conversions(p.steps[:n]), p.steps[n:]...)
 	own(second.steps)
-	first.parts, second.parts = reduces(first.steps), reduces(second.steps)
 	first.dtype, first.chw, first.shown, first.undone = mem.Uint8, false, "hwc", true
 	first.at = known{c: in.c, tone: plain()}
 	first.digest = first.fingerprint()

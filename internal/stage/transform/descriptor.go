@@ -21,7 +21,6 @@ type descriptor struct {
 	cost    cost
 	resizes bool // may give a picture of another size
 	settled bool // gives the same bytes and channels for every key
-	reduces bool // is a measurer: its steps need numbers computed over all pixels
 	erases  bool // given floats, it changes them in the result: no pixel may move after it
 	slides  bool // draws, and commutes with a Resize after it, up to rounding
 
@@ -76,23 +75,20 @@ type operation interface {
 	canon(b []byte) []byte
 }
 
-// measurer is an operation whose steps depend on all the pixels that it is given,
-// as contrast depends on their mean. The program is run up to it, measure reads the
-// picture (uint8), and do finds the result in run.measured. The numbers must not
-// change the size of the result, which is needed before there are pixels.
-type measurer interface {
+// policy is an operation that does others: adds is the most of them. What it chooses is
+// as many numbers as it needs, which list appends to to; its choice has none.
+type policy interface {
 	operation
-	measure(p *kernel.Pixels) measured
+	adds() int
+	list(key rng.Key, at extent, to list) list
 }
 
-type measured [4]float64
-
 // choice is what one operation does to one picture: plain numbers, named by its
-// descriptor. A fact is 0 or 1; unused numbers are 0.
+// descriptor. A fact is 0 or 1; unused numbers are 0. It is copied for each picture and
+// operation, so it is small.
 type choice [mostNumbers]float64
 
-// mostNumbers is enough for the operations of the largest policies.
-const mostNumbers = 2*mostOps + 4
+const mostNumbers = 8
 
 // extent is a picture without its pixels.
 type extent struct {
@@ -134,16 +130,15 @@ type size struct{ w, h int }
 
 // run is the state of one sample in a program.
 type run struct {
-	chain    kernel.Chain
-	tone     tone
-	key      rng.Key
-	measured measured // by the operation at position by of the way, the last one that measured; -1: none
-	by       int
-	told     *[]Choice       // nil: choices are not recorded
-	way      []int           // the numbers of the steps that it takes, in order
-	turns    []int           // of the containers that follow is in
-	erased   []erasure       // floats
-	into     []kernel.Erased // memory for what the kernel is told of them
+	chain  kernel.Chain
+	tone   tone
+	key    rng.Key
+	told   *[]Choice       // nil: choices are not recorded
+	way    []int           // the numbers of the steps that it takes, in order
+	turns  []int           // of the containers that follow is in
+	list   list            // what the policy that is being done has chosen
+	erased []erasure       // floats
+	into   []kernel.Erased // memory for what the kernel is told of them
 }
 
 // at is the picture as it is now.
@@ -163,25 +158,24 @@ type step struct {
 	owner uint8 // what its time counts for: its number, or that of what it is in, in Names
 }
 
-// through takes r along its way, from position from on, and returns how far: to the
-// end, or, with stop, to an operation that has to measure first.
-func (p *Program) through(r *run, from int, stop bool) (int, *errs.Error) {
-	for i := from; i < len(r.way); i++ {
-		s := &p.steps[r.way[i]]
-		if stop && s.reduces && i != r.by {
-			return i, nil
-		}
+// through takes r along its way.
+func (p *Program) through(r *run) *errs.Error {
+	for _, number := range r.way {
+		s := &p.steps[number]
 		c, err := s.op.choose(r.key, r.at())
 		if err != nil {
-			return i, err
+			return err
+		}
+		if o, ok := s.op.(policy); ok {
+			r.list = o.list(r.key, r.at(), r.list[:0])
 		}
 		if r.told != nil {
 			r.tell(s.descriptor, c)
 		}
 		r.chain.Owner = s.owner
 		if err := s.op.do(r, c); err != nil {
-			return i, err
+			return err
 		}
 	}
-	return len(r.way), nil
+	return nil
 }

@@ -11,8 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
@@ -31,10 +29,10 @@ func exampleOf(t *testing.T, all []descriptor, d *descriptor) (p, plain *Program
 		codec string
 		ops   []Op
 	}{{"rgb", nil}, {"rgb", []Op{{Name: "ToTensor"}}}, {"gray", nil}} {
-		if plain, err = compile(all, given.codec, given.ops, "nhwc"); err != nil {
+		if plain, err = Compile(given.codec, given.ops, "nhwc"); err != nil {
 			t.Fatal(err)
 		}
-		p, err = compile(all, given.codec, append(given.ops, op), "nhwc")
+		p, err = Compile(given.codec, append(given.ops, op), "nhwc")
 		if front = len(plain.steps); err == nil && (len(p.steps) > front || d.cost == nothing) {
 			return p, plain, front
 		}
@@ -65,9 +63,8 @@ func see(t *testing.T, l *Lane, p *Program, in []byte, key rng.Key) (s seen) {
 
 // TestDescriptors: every operation says all there is to say of it, and nothing that
 // what it does to its example contradicts.
-func TestDescriptors(t *testing.T) { checkDescriptors(t, catalog()) }
-
-func checkDescriptors(t *testing.T, all []descriptor) {
+func TestDescriptors(t *testing.T) {
+	all := catalog()
 	l := NewLane()
 	defer l.Close()
 	in := readSource(t, "wide.png")
@@ -99,9 +96,6 @@ func checkDescriptors(t *testing.T, all []descriptor) {
 			s := &p.steps[front]
 			if s.descriptor != d && s.name != d.name {
 				t.Fatalf("it is compiled to %s", s.name)
-			}
-			if _, ok := s.op.(measurer); ok != d.reduces {
-				t.Errorf("it reduces: %v, and it has measure: %v", d.reduces, ok)
 			}
 			checkFacts(t, l, d, p, plain, in)
 			if d.draws && slides(t, l, all, d) != d.slides {
@@ -166,8 +160,8 @@ func slides(t *testing.T, l *Lane, all []descriptor, d *descriptor) bool {
 		t.Fatal(err)
 	}
 	resize := opsOf(t, `[{"op":"Resize","size":[72,96]}]`)[0]
-	first, err := compile(all, "rgb", []Op{op, resize}, "nhwc")
-	later, err2 := compile(all, "rgb", []Op{resize, op}, "nhwc")
+	first, err := Compile("rgb", []Op{op, resize}, "nhwc")
+	later, err2 := Compile("rgb", []Op{resize, op}, "nhwc")
 	if err != nil || err2 != nil {
 		return false
 	}
@@ -234,101 +228,6 @@ func TestChoicesNeverChange(t *testing.T) {
 	readJSON(t, name, &kept)
 	if diff := cmp.Diff(kept, got); diff != "" {
 		t.Errorf("choices have changed, or those of a new operation are not kept yet (-kept +now):\n%s", diff)
-	}
-}
-
-// meanPad is an operation that reduces: it pads with the mean colour of what it is
-// given.
-type meanPad struct{ n int }
-
-func describeMeanPad() descriptor {
-	return descriptor{
-		name: "MeanPad", params: []string{"padding"}, cost: moves, resizes: true, settled: true, reduces: true,
-		says: counts, numbers: []string{"around"}, example: `{"padding": 3}`,
-		build: func(a *arguments, _ uint64) operation {
-			return &meanPad{a.wholes("padding", "a whole number", 1, 99)[0]}
-		},
-	}
-}
-
-func (o *meanPad) plan(k *known) (operation, *problem) {
-	if k.sized() {
-		k.size = size{k.w + 2*o.n, k.h + 2*o.n}
-	}
-	return o, nil
-}
-
-func (o *meanPad) choose(rng.Key, extent) (choice, *errs.Error) { return choice{float64(o.n)}, nil }
-
-func (o *meanPad) measure(p *kernel.Pixels) (m measured) {
-	for i, v := range p.Pix {
-		m[i%p.C] += float64(v)
-	}
-	for c := range p.C {
-		m[c] = m[c] / float64(p.W*p.H)
-	}
-	return m
-}
-
-func (o *meanPad) do(r *run, _ choice) *errs.Error {
-	m := r.measured
-	r.chain.Pad(o.n, o.n, o.n, o.n, kernel.PadConstant, [3]uint8{uint8(m[0]), uint8(m[1]), uint8(m[2])})
-	return nil
-}
-
-func (o *meanPad) canon(b []byte) []byte { return fmt.Appendf(b, "mean pad %d", o.n) }
-
-// TestOperationsThatMeasure: a program with one of them is explained, cut and run as
-// any other, and gives what its parts give one after the other.
-func TestOperationsThatMeasure(t *testing.T) {
-	all := append(catalog(), describeMeanPad())
-	checkDescriptors(t, all)
-	l := NewLane()
-	defer l.Close()
-	room := &counting{}
-	l.Room = room
-	for _, ops := range []string{
-		`[{"op":"MeanPad","padding":5}]`,
-		`[{"op":"RandomCrop","size":40},{"op":"MeanPad","padding":5},"RandomHorizontalFlip",{"op":"CenterCrop","size":44},"ToTensor"]`,
-		`["Grayscale",{"op":"MeanPad","padding":2},{"op":"RandomApply","transforms":[{"op":"MeanPad","padding":9},{"op":"RandomCrop","size":50}]}]`,
-	} {
-		p, err := compile(all, "rgb", opsOf(t, ops), "nhwc")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{"wide.png", "chelsea.jpg"} {
-			in := readSource(t, name)
-			for place := range int64(6) {
-				key := rng.Sample(3, 0, place)
-				shape, want := whole(t, l, p, in, key)
-				if explained, err := p.Explain(l, in, key); err != nil || len(explained) == 0 {
-					t.Fatalf("%s: %v %v", ops, explained, err)
-				}
-				for n := range p.Steps() + 1 {
-					before, after := p.Cut(n)
-					at, pixels := whole(t, l, before, in, key)
-					pnm := fmt.Appendf(nil, "P%d %d %d 255\n", 5+at[2]/3, at[1], at[0])
-					gotShape, got := whole(t, l, after, append(pnm, pixels...), key)
-					if !slices.Equal(shape, gotShape) || !bytes.Equal(want, got) {
-						t.Fatalf("%s of %s, cut at %d: %v, not %v, or other bytes", ops, name, n, gotShape, shape)
-					}
-				}
-			}
-		}
-	}
-	p, err := compile(all, "rgb", opsOf(t, `[{"op":"Resize","size":[20,30]},{"op":"MeanPad","padding":1}]`), "nhwc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	half := mustCompile(t, "rgb", opsOf(t, `[{"op":"Resize","size":[20,30]}]`), "nhwc")
-	in := readSource(t, "coffee.jpg")
-	_, pixels := whole(t, l, half, in, 1)
-	mean := (&meanPad{}).measure(&kernel.Pixels{Pix: pixels, W: 30, H: 20, C: 3})
-	if _, got := whole(t, l, p, in, 1); got[0] != uint8(mean[0]) || got[1] != uint8(mean[1]) || got[2] != uint8(mean[2]) {
-		t.Errorf("it is padded with %v, and the mean is %v", got[:3], mean)
-	}
-	if room.taken != room.given {
-		t.Errorf("%d bytes were taken, %d given back", room.taken, room.given)
 	}
 }
 

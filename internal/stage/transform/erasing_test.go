@@ -129,10 +129,10 @@ func TestErases(t *testing.T) {
 			t.Fatal(err)
 		}
 		ops := []Op{{Name: "ToDtype", Args: map[string]json.RawMessage{"dtype": json.RawMessage(`"float32"`)}}, op}
-		if _, err := compile(all, "rgb", ops, ""); err != nil {
+		if _, err := Compile("rgb", ops, ""); err != nil {
 			continue // not of floats
 		}
-		if _, err := compile(all, "rgb", append(ops, Op{Name: "RandomHorizontalFlip"}), ""); (err != nil) != d.erases {
+		if _, err := Compile("rgb", append(ops, Op{Name: "RandomHorizontalFlip"}), ""); (err != nil) != d.erases {
 			t.Errorf("%s erases: %v in its descriptor; a flip after it: %v", d.name, d.erases, err)
 		}
 	}

@@ -120,11 +120,11 @@ func (r *run) tell(d *descriptor, c choice) {
 	values := make([]Value, 0, len(d.numbers)+4)
 	switch d.says {
 	case operations:
-		names, magnitudes, _ := c.listed(0)
+		names, magnitudes, _ := r.list.operations(0)
 		*r.told = append(*r.told, Choice{d.name, append(values, Value{d.numbers[0], names}, Value{d.numbers[1], magnitudes})})
 		return
 	case mixture:
-		weights, names, magnitudes := c.mixedLists()
+		weights, names, magnitudes := r.list.chains()
 		*r.told = append(*r.told, Choice{d.name, append(values, Value{d.numbers[0], weights}, Value{d.numbers[1], names}, Value{d.numbers[2], magnitudes})})
 		return
 	}

@@ -55,8 +55,6 @@ type Lane struct {
 	run     run
 	job     kernel.Job
 	shared  shared
-	between [2][]byte // pictures before operations that measure them
-	part    kernel.Pixels
 	timed   bool
 	garbage bool       // the memory of the last picture is garbage that should be collected
 	decoded bool       // the last picture was a JPEG

@@ -67,7 +67,7 @@ func CompileMix(op Op) (*Mix, error) {
 	weights := a.weights(len(inner))
 	note("batch_transform (RandomChoice)", a.problems...)
 	for i, op := range inner {
-		weight := 1.0
+		weight := 0.0
 		if i < len(weights) {
 			weight = weights[i]
 		}
@@ -76,41 +76,15 @@ func CompileMix(op Op) (*Mix, error) {
 	if err := report(problems); err != nil {
 		return nil, err
 	}
-	total := m.total()
-	for i := range m.ops { // as torchvision keeps them, so that one law has one digest
-		m.ops[i].p /= total
-	}
 	return m, nil
 }
 
-// total is the sum of p.
+// total is the sum of p, about 1.
 func (m *Mix) total() (sum float64) {
 	for i := range m.ops {
 		sum += m.ops[i].p
 	}
 	return sum
-}
-
-// weights reads p of a RandomChoice of n.
-func (a *arguments) weights(n int) []float64 {
-	if _, ok := a.raw("p"); !ok {
-		return nil
-	}
-	p := a.numbers("p", fmt.Sprintf("a list of %d numbers, one for each transform", n), n)
-	sum := 0.0
-	for _, w := range p {
-		if !(w >= 0) {
-			a.wrong("", "p has %v, which is not a probability", w)
-			return nil
-		}
-		sum += w
-	}
-	if len(p) != n && p != nil {
-		a.wrong("", "p has %d numbers, and there are %d transforms", len(p), n)
-	} else if p != nil && !(sum > 0 && sum < math.Inf(1)) {
-		a.wrong("", "the numbers of p add up to %v", sum)
-	}
-	return p
 }
 
 // one adds MixUp or CutMix.
@@ -124,13 +98,7 @@ func (m *Mix) one(op Op, weight float64) []problem {
 	}
 	a := &arguments{op: op}
 	a.checkNames([]string{"alpha", "num_classes", "labels"})
-	o := mixOp{cut: op.Name == cutMix, alpha: 1, p: weight}
-	if v := a.numbers("alpha", "a positive number"); len(v) == 1 {
-		o.alpha = v[0]
-	}
-	if f := float32(o.alpha); !(f > 0) || math.IsInf(float64(f), 0) { // torch keeps it as float32
-		a.wrong("", "alpha must be a positive number, not %v", o.alpha)
-	}
+	o := mixOp{cut: op.Name == cutMix, alpha: a.alpha(), p: weight}
 	classes := 0
 	if n := a.wholes("num_classes", "a positive whole number", 1, mostClasses); len(n) == 1 {
 		classes = n[0]

@@ -209,10 +209,10 @@ func TestMixRefuses(t *testing.T) {
 		`{"op":"MixUp","labels":3}`:                                        "labels must be a text, not 3",
 		`{"op":"RandomChoice"}`:                                            "transforms is missing",
 		`{"op":"RandomChoice","transforms":[]}`:                            "transforms is empty",
-		`{"op":"RandomChoice","transforms":["MixUp","CutMix"],"p":[1]}`:    "p must be a list of 2 numbers",
+		`{"op":"RandomChoice","transforms":["MixUp","CutMix"],"p":[1]}`:    "p has 1 numbers, and there are 2 transforms",
 		`{"op":"RandomChoice","transforms":["MixUp","CutMix"],"p":1}`:      "p has 1 numbers, and there are 2 transforms",
-		`{"op":"RandomChoice","transforms":["MixUp","CutMix"],"p":[0,0]}`:  "the numbers of p add up to 0",
-		`{"op":"RandomChoice","transforms":["MixUp","CutMix"],"p":[2,-1]}`: "p has -1",
+		`{"op":"RandomChoice","transforms":["MixUp","CutMix"],"p":[0,0]}`:  "not all are 0",
+		`{"op":"RandomChoice","transforms":["MixUp","CutMix"],"p":[2,-1]}`: "none is negative",
 		`{"op":"RandomChoice","transforms":["MixUp","Flip"]}`:              "transform 2 of 2 in RandomChoice (Flip)",
 		`{"op":"RandomChoice","transforms":[{"op":"MixUp","num_classes":3},{"op":"CutMix","num_classes":4}]}`: "must make the same labels",
 	} {

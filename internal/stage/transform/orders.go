@@ -66,35 +66,45 @@ func describeRandomChoice() descriptor {
 func holdChoice(_ *compiler, a *arguments, number uint64, ops []Op) container {
 	o := &oneOf{number: number}
 	a.checkSome(ops)
-	weights := slices.Repeat([]float64{1}, len(ops))
-	if _, ok := a.raw("p"); ok {
-		weights = a.numbers("p", "a list of numbers, one for each transform", a.count("p"))
-		if n := len(weights); n > 0 && n != len(ops) {
-			a.wrong("", "p has %d numbers for %d transforms", n, len(ops))
-		}
-	}
-	if len(a.problems) > 0 {
-		return o
-	}
-	total := 0.0
-	for _, w := range weights {
-		total += w
-	}
-	if slices.ContainsFunc(weights, func(w float64) bool { return w < 0 }) || !(total > 0) || math.IsInf(total, 0) {
-		a.wrong("", "p must be numbers of which none is negative and not all are 0, not %s", shown(a.op.Args["p"]))
+	if o.p = a.weights(len(ops)); len(a.problems) > 0 {
 		return o
 	}
 	sum, last := 0.0, 0
-	for i, w := range weights {
-		o.p = append(o.p, w/total)
-		sum += w / total
+	for i, p := range o.p {
+		sum += p
 		o.upto = append(o.upto, sum)
-		if w > 0 {
+		if p > 0 {
 			last = i
 		}
 	}
 	o.upto[last] = 1 // whatever was lost by rounding
 	return o
+}
+
+// weights reads p of a RandomChoice of n, as torchvision keeps it: the sum is 1.
+func (a *arguments) weights(n int) []float64 {
+	p := slices.Repeat([]float64{1}, n)
+	if _, ok := a.raw("p"); ok {
+		p = a.numbers("p", "a list of numbers, one for each transform", a.count("p"))
+	}
+	if len(p) != n {
+		if len(p) > 0 {
+			a.wrong("", "p has %d numbers, and there are %d transforms", len(p), n)
+		}
+		return nil
+	}
+	total := 0.0
+	for _, w := range p {
+		total += w
+	}
+	if slices.ContainsFunc(p, func(w float64) bool { return w < 0 }) || n > 0 && !(total > 0) || math.IsInf(total, 0) {
+		a.wrong("", "p must be numbers of which none is negative and not all are 0, not %s", shown(a.op.Args["p"]))
+		return nil
+	}
+	for i := range p {
+		p[i] /= total
+	}
+	return p
 }
 
 // checkSome notes transforms that are empty.

@@ -31,7 +31,7 @@ func (k *picture) begin(p *Program, l *Lane, encoded []byte, key rng.Key) (mem.S
 		return nil, err
 	}
 	k.start(p, l, key)
-	if _, err := p.through(&l.run, 0, false); err != nil {
+	if err := p.through(&l.run); err != nil {
 		return nil, err
 	}
 	l.dims = p.dims(l.run.at())
@@ -74,7 +74,7 @@ func (k *picture) start(p *Program, l *Lane, key rng.Key) {
 // reset sets the run back to the picture as decoded.
 func (k *picture) reset(l *Lane) {
 	l.run.chain.Reset(l.picture.w, l.picture.h, k.channels())
-	l.run.tone, l.run.measured, l.run.by = plain(), measured{}, -1
+	l.run.tone = plain()
 	l.run.erased = l.run.erased[:0]
 }
 
@@ -110,11 +110,7 @@ func (k *picture) finish(p *Program, l *Lane, dst []byte) *errs.Error {
 	if l.timed {
 		l.spent = Spent{Decode: decoded}
 	}
-	if p.parts {
-		err = k.finishParts(p, l, src, dst)
-	} else {
-		err = l.kernel(src, p.output(&l.run), dst)
-	}
+	err = l.kernel(src, p.output(&l.run), dst)
 	if err == nil && l.Then != nil {
 		l.Then()
 	}
@@ -176,7 +172,7 @@ func (l *Lane) kernel(src source, out kernel.Output, dst []byte) *errs.Error {
 			l.spent.Own[i] += own
 			l.spent.Pixels -= own
 		}
-		l.spent.Pixels = max(0, l.spent.Pixels) // the parts are measured by another clock
+		l.spent.Pixels = max(0, l.spent.Pixels) // Own is measured by another clock
 	}
 	if l.job.JPEG != nil {
 		l.decoded, l.way = err == nil, l.job.Way
@@ -200,12 +196,8 @@ func (k *picture) reserve(p *Program, l *Lane) (n int64) {
 	if l.jpeg {
 		l.job, head = kernel.Job{JPEG: l.value}, &l.head
 	}
-	if p.parts {
-		n = k.partsScratch(p, l, head)
-	} else {
-		l.job.Steps = l.run.chain.Steps()
-		n = l.Kernel.Scratch(&l.job, head)
-	}
+	l.job.Steps = l.run.chain.Steps()
+	n = l.Kernel.Scratch(&l.job, head)
 	if k.stored == (size{}) && !l.jpeg {
 		n += l.decodes
 		l.garbage = !kernel.HasLibwebp && decode.Sniff(l.value) == decode.KindWebP
@@ -225,7 +217,6 @@ func (l *Lane) large(n int64) {
 		return
 	}
 	l.Decoder.Free()
-	l.freeBetween()
 	if l.garbage {
 		debug.FreeOSMemory() // otherwise the next picture's memory would be added to it
 	}

@@ -2,6 +2,7 @@ package transform
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -9,23 +10,20 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// Policies that do a list of operations, which is their choice.
+// Policies whose list is one of operations.
 
-// list is a policy of this file.
-type list struct{ augmenter }
-
-func (o *list) do(r *run, c choice) *errs.Error {
-	o.augment(r, &c, 0)
+func (o *augmenter) do(r *run, _ choice) *errs.Error {
+	o.augment(r, 0)
 	return nil
 }
 
 // mostAdded bounds the operations that one policy may do: more are too long for the kernel
-// in any program, and a choice has no room for them.
+// in any program.
 const mostAdded = mostOps
 
 // randAugment is RandAugment. Draw 2i gives operation i, and draw 2i+1 its sign.
 type randAugment struct {
-	list
+	augmenter
 	ops, magnitude, bins int
 }
 
@@ -38,7 +36,7 @@ func describeRandAugment() descriptor {
 }
 
 func buildRandAugment(a *arguments, number uint64) operation {
-	o := &randAugment{list: list{a.augmenter(number, wide(), kernel.Nearest)}}
+	o := &randAugment{augmenter: a.augmenter(number, wide(), kernel.Nearest)}
 	o.ops = a.whole("num_ops", 2, 0, mostAdded)
 	o.bins = a.bins()
 	o.magnitude = a.whole("magnitude", 9, -o.bins, o.bins-1)
@@ -60,6 +58,18 @@ func (a *arguments) whole(name string, standard, least, most int) int {
 	return v[0]
 }
 
+// alpha reads the parameter of a law of Dirichlet or Beta.
+func (a *arguments) alpha() float64 {
+	alpha := 1.0
+	if v := a.numbers("alpha", "a positive number"); len(v) == 1 {
+		alpha = v[0]
+	}
+	if f := float32(alpha); !(f > 0) || math.IsInf(float64(f), 0) { // torch keeps it as float32
+		a.wrong("", "alpha must be a positive number, not %v", alpha)
+	}
+	return alpha
+}
+
 // bins reads num_magnitude_bins. With one bin torchvision divides by zero for Posterize.
 func (a *arguments) bins() int { return a.whole("num_magnitude_bins", 31, 2, 1<<20) }
 
@@ -72,12 +82,12 @@ func (o *randAugment) plan(k *known) (operation, *problem) {
 
 func (o *randAugment) adds() int { return o.ops }
 
-func (o *randAugment) choose(key rng.Key, at extent) (c choice, _ *errs.Error) {
-	key = key.With(o.number)
+func (o *randAugment) list(key rng.Key, at extent, to list) list {
+	key, to = key.With(o.number), append(to, 0)
 	for i := range uint64(o.ops) {
-		o.append(&c, 0, o.any(key, 2*i), o.magnitude, o.bins, at, key, 2*i+1)
+		to = o.append(to, 0, o.any(key, 2*i), o.magnitude, o.bins, at, key, 2*i+1)
 	}
-	return c, nil
+	return to
 }
 
 func (o *randAugment) canon(b []byte) []byte {
@@ -87,7 +97,7 @@ func (o *randAugment) canon(b []byte) []byte {
 // trivialAugment is TrivialAugmentWide. Draw 0 gives the operation, draw 1 the bin of its
 // magnitude, and draw 2 its sign.
 type trivialAugment struct {
-	list
+	augmenter
 	bins int
 }
 
@@ -100,15 +110,16 @@ func describeTrivialAugment() descriptor {
 }
 
 func buildTrivialAugment(a *arguments, number uint64) operation {
-	return &trivialAugment{list{a.augmenter(number, widest(), kernel.Nearest)}, a.bins()}
+	return &trivialAugment{a.augmenter(number, widest(), kernel.Nearest), a.bins()}
 }
 
 func (o *trivialAugment) plan(k *known) (operation, *problem) { return o, o.check(k) }
 
-func (o *trivialAugment) choose(key rng.Key, at extent) (c choice, _ *errs.Error) {
+func (o *trivialAugment) adds() int { return 1 }
+
+func (o *trivialAugment) list(key rng.Key, at extent, to list) list {
 	key = key.With(o.number)
-	o.append(&c, 0, o.any(key, 0), int(key.Intn(1, int64(o.bins))), o.bins, at, key, 2)
-	return c, nil
+	return o.append(append(to, 0), 0, o.any(key, 0), int(key.Intn(1, int64(o.bins))), o.bins, at, key, 2)
 }
 
 func (o *trivialAugment) canon(b []byte) []byte {
@@ -118,7 +129,7 @@ func (o *trivialAugment) canon(b []byte) []byte {
 // autoAugment is AutoAugment. Draw 0 gives the pair of operations; operation i of it acts
 // by draw 2i+1, and has its sign by draw 2i+2.
 type autoAugment struct {
-	list
+	augmenter
 	policy string
 	pairs  *[25]autoPair
 }
@@ -132,7 +143,7 @@ func describeAutoAugment() descriptor {
 }
 
 func buildAutoAugment(a *arguments, number uint64) operation {
-	o := &autoAugment{list: list{a.augmenter(number, wide(), kernel.Nearest)}}
+	o := &autoAugment{augmenter: a.augmenter(number, wide(), kernel.Nearest)}
 	names := []string{"imagenet", "cifar10", "svhn"}
 	o.policy, _ = a.text("policy", names...)
 	o.pairs = [...]*[25]autoPair{&imagenetPairs, &cifar10Pairs, &svhnPairs}[max(0, slices.Index(names, o.policy))]
@@ -146,14 +157,14 @@ func (o *autoAugment) adds() int { return 2 }
 // autoBins is how many magnitudes AutoAugment knows of each operation.
 const autoBins = 10
 
-func (o *autoAugment) choose(key rng.Key, at extent) (c choice, _ *errs.Error) {
-	key = key.With(o.number)
+func (o *autoAugment) list(key rng.Key, at extent, to list) list {
+	key, to = key.With(o.number), append(to, 0)
 	for i, one := range o.pairs[key.Intn(0, int64(len(o.pairs)))] {
 		if draw := uint64(2*i + 1); key.Float64(draw) < one.p {
-			o.append(&c, 0, one.a, one.bin, autoBins, at, key, draw+1)
+			to = o.append(to, 0, one.a, one.bin, autoBins, at, key, draw+1)
 		}
 	}
-	return c, nil
+	return to
 }
 
 func (o *autoAugment) canon(b []byte) []byte {

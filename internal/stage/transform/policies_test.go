@@ -32,13 +32,13 @@ type policiesFile struct {
 }
 
 // policyOf compiles one policy.
-func policyOf(t *testing.T, name string, args map[string]json.RawMessage) operation {
+func policyOf(t *testing.T, name string, args map[string]json.RawMessage) policy {
 	t.Helper()
-	p, err := compile(catalog(), "rgb", []Op{{Name: name, Args: args}}, "nhwc")
+	p, err := Compile("rgb", []Op{{Name: name, Args: args}}, "nhwc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.steps[0].op
+	return p.steps[0].op.(policy)
 }
 
 // TestMagnitudes: those of every bin are torchvision's, to the bit.
@@ -125,16 +125,13 @@ func TestPoliciesFollowTorchvision(t *testing.T) {
 		weights := map[string][]int{"picture": make([]int, 20), "first": make([]int, 20), "largest": make([]int, 20)}
 		count := func(name string, v float64) { weights[name][min(19, int(v*20))]++ }
 		for place := range int64(d.Draws) {
-			c, err := op.choose(rng.Sample(7, 0, place), at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := op.list(rng.Sample(7, 0, place), at, nil)
 			if d.Policy != "AugMix" {
-				names, magnitudes, _ := c.listed(0)
+				names, magnitudes, _ := c.operations(0)
 				ops[strings.Join(text(names, magnitudes), ", ")]++
 				continue
 			}
-			shares, names, magnitudes := c.mixedLists()
+			shares, names, magnitudes := c.chains()
 			n := 0
 			for i := range names {
 				for _, one := range text(names[i], magnitudes[i]) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,10 +126,9 @@ func (r *replay) recolour(s said) error {
 		"RandomInvert": {Op: kernel.OpInvert}, "RandomAutocontrast": {Op: kernel.OpAutocontrast}, "RandomEqualize": {Op: kernel.OpEqualize},
 		"RandomAdjustSharpness": {Op: kernel.OpSharpness, N: 2.5}, "RandomPosterize": {Op: kernel.OpPosterize, N: 3}, "RandomSolarize": {Op: kernel.OpSolarize, N: 90},
 	}
-	if warps[s.op()] != "" {
-		return r.warp(s)
-	}
 	switch step, ok := simple[s.op()]; {
+	case slices.Contains([]string{"RandomRotation", "RandomAffine", "RandomPerspective"}, s.op()):
+		return r.warp(s)
 	case ok && s.yes("applied"):
 		return r.apply(step)
 	case ok:
@@ -263,7 +263,17 @@ var parts = []string{
 	`{"op":"RandomChoice","transforms":["RandomVerticalFlip",{"op":"Pad","padding":[0,3]MODE},{"op":"Compose","transforms":[{"op":"CenterCrop","size":20},"RandomHorizontalFlip"]},"Identity"],"p":[1,2,2,1]}`,
 	`{"op":"RandomOrder","transforms":[{"op":"Pad","padding":[4,0,1,2]MODE},{"op":"RandomApply","transforms":["RandomVerticalFlip",{"op":"CenterCrop","size":30}]},"RandomHorizontalFlip",
 		{"op":"RandomChoice","transforms":[{"op":"Resize","size":25FILTER},{"op":"RandomOrder","transforms":[{"op":"Resize","size":[20,26]FILTER},{"op":"CenterCrop","size":24}]}]}]}`,
+	rotated, sheared, tilted,
+	// Quarters of a turn, and shifts alone, which become other steps.
+	`{"op":"RandomRotation","degrees":[90,90],"expand":true}`, `{"op":"RandomRotation","degrees":[180,180]}`,
+	`{"op":"RandomAffine","degrees":0,"translate":[0.9,0.9],"fill":null}`,
 }
+
+const (
+	rotated = `{"op":"RandomRotation","degrees":180,"expand":true,"interpolation":"bilinear","fill":90}`
+	sheared = `{"op":"RandomAffine","degrees":20,"translate":[0.5,0.4],"scale":[0.5,2],"shear":[-10,10,0,20],"fill":null}`
+	tilted  = `{"op":"RandomPerspective","distortion_scale":0.6,"p":0.7}`
+)
 
 // drawProgram gives the operations of a program, and what a replay must know.
 func drawProgram(t *rapid.T, from []string) (string, replay) {

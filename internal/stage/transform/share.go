@@ -51,7 +51,7 @@ func (l *Lane) Shared(programs []*Program, keys []rng.Key, encoded []byte) bool 
 			return false
 		}
 		k.start(p, l, keys[i])
-		if _, err := p.through(&l.run, 0, true); err != nil {
+		if p.through(&l.run) != nil {
 			return false
 		}
 		for _, s := range l.run.chain.Steps() {
@@ -65,11 +65,7 @@ func (l *Lane) Shared(programs []*Program, keys []rng.Key, encoded []byte) bool 
 		costs.add(l.picture, b)
 		all = all.with(b)
 		l.job = kernel.Job{Src: kernel.Pixels{W: whole.w, H: whole.h, C: whole.c}, Steps: l.run.chain.Steps()}
-		n := l.Kernel.Scratch(&l.job, nil)
-		if p.parts {
-			n = k.partsScratch(p, l, nil)
-		}
-		most = max(most, n)
+		most = max(most, l.Kernel.Scratch(&l.job, nil))
 	}
 	l.job = kernel.Job{}
 	if !l.jpeg { // other kinds are decoded as a whole, by anybody

@@ -1,6 +1,6 @@
 // Package transform compiles what is done to one field into a program, and runs it:
 // randomness by key, geometry computed for each sample, decoding and pixels fused
-// into one kernel job (one job per part, if an operation measures the picture).
+// into one kernel job.
 //
 // Names, arguments, defaults and random distributions are those of torchvision v2,
 // and so are the results: uint8 within 1 of its antialiased result on the same
@@ -78,7 +78,6 @@ type Program struct {
 
 	// For pictures.
 	steps     []step
-	parts     bool  // one of the steps reduces
 	at        known // what is known about every result
 	chw       bool  // floats are in planes
 	shown     string
@@ -90,11 +89,7 @@ type Program struct {
 // float, json), the operations on its pictures, in order, and the layout for the
 // user, "nchw" (also ""), or "nhwc". An error names every problem.
 func Compile(codecName string, ops []Op, layout string) (*Program, error) {
-	return compile(catalog(), codecName, ops, layout)
-}
-
-func compile(catalog []descriptor, codecName string, ops []Op, layout string) (*Program, error) {
-	c := &compiler{catalog: catalog}
+	c := &compiler{catalog: catalog()}
 	p := &Program{}
 	p.setCodec(c, codecName)
 	if layout != "" && layout != "nchw" && layout != "nhwc" {
@@ -110,7 +105,6 @@ func compile(catalog []descriptor, codecName string, ops []Op, layout string) (*
 	}
 	p.steps = c.list(ops, "", &p.at)
 	own(p.steps)
-	p.parts = reduces(p.steps)
 	c.checkCount(p.steps)
 	if err := report(c.problems); err != nil {
 		return nil, err

@@ -4,22 +4,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-// warps are the operations that warp among parts, and how a replay does them.
-var warps = map[string]string{
-	"RandomRotation":    `{"op":"RandomRotation","degrees":180,"expand":true,"interpolation":"bilinear","fill":90}`,
-	"RandomAffine":      `{"op":"RandomAffine","degrees":20,"translate":[0.5,0.4],"scale":[0.5,2],"shear":[-10,10,0,20],"fill":null}`,
-	"RandomPerspective": `{"op":"RandomPerspective","distortion_scale":0.6,"p":0.7}`,
-}
-
-func init() {
-	for _, name := range []string{"RandomRotation", "RandomAffine", "RandomPerspective"} {
-		parts = append(parts, warps[name])
-	}
-	// Quarters of a turn, and shifts alone, which become other steps.
-	parts = append(parts, `{"op":"RandomRotation","degrees":[90,90],"expand":true}`, `{"op":"RandomRotation","degrees":[180,180]}`,
-		`{"op":"RandomAffine","degrees":0,"translate":[0.9,0.9],"fill":null}`)
-}
-
 // warp is the choice of a warp, done to the whole picture by a chain of its own.
 func (r *replay) warp(s said) error {
 	var w run

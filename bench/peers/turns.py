@@ -1,0 +1,55 @@
+"""stoker's loader in turns: a line N on standard input asks for N batches; the answer is {"cpu": seconds}.
+
+The CPU is that of the loader's processes from the request until they rest again, so what they make ahead counts for
+the turn that emptied its place.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from bench.consumer import Options, emit, touch
+from bench.meter import Clock
+from bench.peers.stoker_loader import open_peer
+
+STILL = 0.02  # seconds with almost no CPU
+NOISE = 0.0005  # CPU seconds of the looks themselves
+
+
+def rest(clock: Clock) -> float:
+    """Waits until nothing runs, and returns the CPU so far."""
+    before = clock.seconds()
+    while True:
+        time.sleep(STILL)
+        now = clock.seconds()
+        if now - before < NOISE:
+            return now
+        before = now
+
+
+def take(batches: Iterator[tuple[Any, Any]], count: int) -> None:
+    for _ in range(count):
+        images, _labels = next(batches)
+        touch(images)
+
+
+def main() -> None:
+    data, output, batch, seed = sys.argv[1:]
+    options = Options(data, samples=0, batch=int(batch), output=output, threads=2, workers=2, seed=int(seed))
+    peer = open_peer(options)
+    clock = Clock.from_env()
+    take(peer.batches, 4 * peer.in_flight)
+    before = rest(clock)
+    emit("start")
+    for line in sys.stdin:
+        take(peer.batches, int(line))
+        now = rest(clock)
+        emit("turn", cpu=now - before)
+        before = now
+
+
+if __name__ == "__main__":
+    main()
