@@ -10,60 +10,35 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import statistics
 import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import meter, pictures, rig
+from bench import meter, pictures, rig, serving
 
 NAMES = ("this", "other")
 BATCH = 64
 WARM = 64  # batches before the first turn, at most
 
 
-class Loader:
-    """One checkout's loader, in a process of its own."""
-
-    def __init__(self, process: subprocess.Popen[str], scope: meter.Scope) -> None:
-        self.process, self.scope = process, scope
-        self._answer()
-
-    def turn(self, batches: int) -> float:
-        """CPU seconds for so many batches."""
-        assert self.process.stdin
-        self.process.stdin.write(f"{batches}\n")
-        self.process.stdin.flush()
-        return float(self._answer()["cpu"])
-
-    def _answer(self) -> dict[str, Any]:
-        assert self.process.stdout
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                return dict(json.loads(line))
-        raise rig.PeerError(f"a loader ended with status {self.process.wait()}")
-
-
-@contextlib.contextmanager
-def opened(name: str, checkout: Path, command: Sequence[str | Path], cpus: Sequence[int]) -> Iterator[Loader]:
+def peer(checkout: Path, data: Path, output: str, seed: int) -> list[str | Path]:
     path = f"PYTHONPATH={checkout / 'python' / 'src'}:{rig.ROOT}"  # the checkout's own client comes first
     engine = f"STOKER_ENGINE={checkout / 'build' / 'stoker'}"
-    with tempfile.TemporaryFile("w+") as errors, meter.Scope(name) as scope:
-        process = rig.start(["env", path, engine, *command], cpus, scope, errors)
-        try:
-            yield Loader(process, scope)
-        except rig.PeerError as problem:
-            errors.seek(0)
-            raise rig.PeerError(f"{name}: {problem}\n" + "".join(errors.readlines()[-15:])) from None
-        finally:
-            assert process.stdin and process.stdout
-            process.stdin.close()
-            process.wait()
-            process.stdout.close()
+    command = [
+        "env",
+        path,
+        engine,
+        rig.python_of(".venv"),
+        "-m",
+        "bench.peers.turns",
+        data,
+        output,
+        str(BATCH),
+        str(seed),
+    ]
+    return [str(part) for part in command]
 
 
 def commit(checkout: Path) -> str:
@@ -96,17 +71,20 @@ def main() -> int:
 
     def both(output: str, number: int) -> tuple[dict[str, list[float]], float]:
         tree.warm()
-        command = [rig.python_of(".venv"), "-m", "bench.peers.turns", tree.root, output, str(BATCH), str(number)]
         names = NAMES if number % 2 else NAMES[::-1]
         spent: dict[str, list[float]] = {name: [] for name in NAMES}
         with contextlib.ExitStack() as stack:
-            loaders = {name: stack.enter_context(opened(name, checkouts[name], command, cpus)) for name in names}
-            others = meter.Disturbance(
-                cpus, lambda: [os.getpid(), *(p for one in loaders.values() for p in one.scope.pids())]
-            )
+            loaders = {name: serving.Server(name) for name in names}
+            for name, loader in loaders.items():
+                loader.open(stack, peer(checkouts[name], tree.root, output, number), cpus)
+            mine = lambda: [os.getpid(), *(pid for one in loaders.values() for pid in one.pids())]  # noqa: E731
+            others = meter.Disturbance(cpus, mine)
             for turn in range(args.turns):
                 for name in names if turn % 2 else names[::-1]:
-                    spent[name].append(loaders[name].turn(args.batches))
+                    answer = loaders[name].ask(batches=args.batches)
+                    if loaders[name].problem:
+                        raise rig.PeerError(f"{name}: {loaders[name].problem}")
+                    spent[name].append(answer["cpu"])
             disturbed = sum(others.shares())
         runs.append({"output": output, "round": number, "cpu": spent, "disturbed": disturbed})
         middle = {name: 1e6 * statistics.median(spent[name]) / (BATCH * args.batches) for name in NAMES}

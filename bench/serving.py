@@ -1,4 +1,4 @@
-"""One process that is measured, as its driver sees it: a line of JSON asks, a line of JSON answers.
+"""One process that is measured, with those that it starts, as its driver sees it: a line of JSON asks, one answers.
 
 It works while it is asked and sleeps meanwhile, so that many take turns on one processor. Lines of its output that are
 not JSON objects are passed over.
@@ -37,6 +37,7 @@ class Server:
         self.problem = ""
         self.versions: dict[str, str] = {}
         self._process: Any = None
+        self._scope: Any = None
         self._errors: Any = None
 
     def open(
@@ -48,15 +49,15 @@ class Server:
             return {}
         whole = [rig.python_of(venv), *command] if venv else command
         self._errors = stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
-        scope = stack.enter_context(meter.Scope(self.name.replace("/", "-")))
-        self._process = rig.start(whole, cpus, scope, self._errors)
+        self._scope = stack.enter_context(meter.Scope(self.name.replace("/", "-")))
+        self._process = rig.start(whole, cpus, self._scope, self._errors)
         stack.callback(self._end)
         first = self.hear()
         self.versions = first.get("versions", {})
         return first
 
     def pids(self) -> list[int]:
-        return [self._process.pid] if self._process is not None else []
+        return self._scope.pids() if self._scope is not None else []
 
     def say(self, **request: Any) -> None:
         with contextlib.suppress(BrokenPipeError):

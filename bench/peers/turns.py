@@ -1,4 +1,4 @@
-"""stoker's loader in turns: a line N on standard input asks for N batches; the answer is {"cpu": seconds}.
+"""stoker's loader in turns: {"batches": N} on standard input asks for N batches; the answer is {"cpu": seconds}.
 
 The CPU is that of the loader's processes from the request until they rest again, so what they make ahead counts for
 the turn that emptied its place.
@@ -6,6 +6,7 @@ the turn that emptied its place.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -43,9 +44,9 @@ def main() -> None:
     clock = Clock.from_env()
     take(peer.batches, 4 * peer.in_flight)
     before = rest(clock)
-    emit("start")
+    emit("start", versions=peer.versions)
     for line in sys.stdin:
-        take(peer.batches, int(line))
+        take(peer.batches, json.loads(line)["batches"])
         now = rest(clock)
         emit("turn", cpu=now - before)
         before = now
