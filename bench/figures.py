@@ -364,12 +364,29 @@ def augment_table(results: Results) -> str:
 
     def own(name: str) -> str:
         us = value.get(f"{name} stoker, us")
-        return "missing" if us is None else f"{us:,.0f} us"
+        return "missing" if us is None else "below 1 us" if us < 1 else f"{us:,.0f} us"
 
     return markdown(
         ("operation", "**stoker**", *(f"{said}; stoker over it" for said in peers.values())),
         ([f"`{name}`", own(name), *(cell(name, peer) for peer in peers)] for name in names),
     )
+
+
+def augment_loaders_table(results: Results) -> str:
+    """Whole loaders, by recipe; a row's name has the number of workers that was its best."""
+    part = results["augment.json"]["loaders"]
+    value = part["figures"]
+    peers = {"torch-tuned": "torch, `decode_jpeg` and v2", "torch-pil": "torch and PIL", "dali": "DALI, CPU"}
+
+    def row(one: dict[str, Any]) -> list[str]:
+        name = f"{one['output']} {one['name']}"
+        over = value.get(f"{one['output']} over {one['name']}, CPU")
+        said = f"**{one['peer']}**" if over is None else peers[one["peer"]]
+        rates = [f"{value[f'{name}, {unit}']:,.0f}" for unit in ("per CPU-second", "per second")]
+        return [one["output"], said, *rates, "" if over is None else f"{over:.1f}x"]
+
+    names = ("recipe", "loader", "images per CPU-second", "images per second", "CPU, stoker over it")
+    return markdown(names, (row(one) for one in part["rows"] if one["per_cpu"]))
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
@@ -380,6 +397,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "caching": caching_table,
     "chunks": chunks_table,
     "augment": augment_table,
+    "augment-loaders": augment_loaders_table,
 }
 
 

@@ -128,7 +128,7 @@ def draw(rows: list[Row]) -> Image.Image:
     sheet = Image.new("RGB", (width, 20 + len(rows) * (THUMB + GAP)), "white")
     pen = ImageDraw.Draw(sheet)
     for i in range(len(PHOTOS)):
-        for j, title in enumerate(("stoker", "torchvision", f"apart x{BRIGHTER}")):
+        for j, title in enumerate(("stoker", "torchv.", f"apart x{BRIGHTER}")):
             pen.text((LABEL + i * (3 * THUMB + GAP) + j * THUMB + 2, 3), title, "black", font)
     for number, row in enumerate(rows):
         y = 20 + number * (THUMB + GAP)
