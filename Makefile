@@ -37,7 +37,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment augment-sheet doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks webp-fuzz
+.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment augment-sheet doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks webp-fuzz
 
 demo: setup engine
 	@build/stoker demo
@@ -150,6 +150,16 @@ go-portable:
 # The C under AddressSanitizer, damaged pictures included.
 go-asan:
 	CGO_CFLAGS='-O1 -g -fsanitize=address -fno-omit-frame-pointer' CGO_LDFLAGS=-fsanitize=address go test -asan -count=1 ./internal/base/kernel
+
+# Random chains of every step of the kernel, to the byte: CHAINS of them on every target of
+# this machine, on the C for other processors, and without C; a tenth under AddressSanitizer.
+CHAINS ?= 10000
+CHAINS_TEST = go test -count=1 -timeout $(LONG) -v -run '^TestChains$$'
+kernel-chains:
+	STOKER_CHAINS=$(CHAINS) $(CHAINS_TEST) ./internal/base/kernel
+	STOKER_CHAINS=$(CHAINS) CGO_CFLAGS='-O2 -g -U__SSE2__' $(CHAINS_TEST) ./internal/base/kernel
+	STOKER_CHAINS=$(CHAINS) CGO_ENABLED=0 $(CHAINS_TEST) ./internal/base/kernel
+	STOKER_CHAINS=$$(($(CHAINS) / 10)) CGO_CFLAGS='-O1 -g -fsanitize=address -fno-omit-frame-pointer' CGO_LDFLAGS=-fsanitize=address $(CHAINS_TEST) -asan ./internal/base/kernel
 
 # A process more than there are cores, because many tests wait. worksteal keeps
 # neighbouring tests in one process, which shares the fixtures of their module, until

@@ -117,6 +117,15 @@ OPERATIONS: dict[str, Callable[[torch.Tensor, Choice, Any], torch.Tensor]] = {
 }
 
 
+def products_are_rounded() -> bool:
+    """Whether torch's product of matrices, by which it warps, rounds each product before it adds it, as the engine
+    does. Where its library does not, it takes another one of two pixels that are equally near."""
+    places = torch.rand(1, 5000, 3, generator=torch.Generator().manual_seed(1))
+    matrix = places[:, :2].mT
+    columns = [places[..., i : i + 1] * matrix[:, i : i + 1] for i in range(3)]
+    return torch.equal(places.bmm(matrix), columns[0] + columns[1] + columns[2])
+
+
 def of_one_law(ours: np.ndarray, theirs: np.ndarray) -> None:
     """Asserts that rows of numbers are drawn by the same law: by the largest distance between the two distributions of
     each number (Kolmogorov and Smirnov), and of each pair's product, which would tell numbers that depend on each

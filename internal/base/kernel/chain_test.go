@@ -17,7 +17,7 @@ type asking struct {
 // grow asks for one random step.
 func (c *asking) grow(t *rapid.T) {
 	at := size{c.w, c.h}
-	switch rapid.IntRange(0, 11).Draw(t, "step") {
+	switch rapid.IntRange(0, 12).Draw(t, "step") {
 	case 0, 1:
 		b := rect{w: rapid.IntRange(1, at.w).Draw(t, "w"), h: rapid.IntRange(1, at.h).Draw(t, "h")}
 		b.x, b.y = rapid.IntRange(0, at.w-b.w).Draw(t, "x"), rapid.IntRange(0, at.h-b.h).Draw(t, "y")
@@ -25,7 +25,7 @@ func (c *asking) grow(t *rapid.T) {
 		c.Crop(b.x, b.y, b.w, b.h)
 	case 2:
 		w, h := rapid.IntRange(1, 40).Draw(t, "to w"), rapid.IntRange(1, 40).Draw(t, "to h")
-		f := Filter(rapid.IntRange(0, 1).Draw(t, "filter"))
+		f := Filter(rapid.IntRange(0, 3).Draw(t, "filter"))
 		c.asked = append(c.asked, Step{Op: OpResize, W: w, H: h, Filter: f})
 		c.Resize(w, h, f, false)
 	case 3, 4:
@@ -60,6 +60,14 @@ func (c *asking) grow(t *rapid.T) {
 		s := anyColour(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "colour"), 1)))
 		c.asked = append(c.asked, s)
 		c.Apply(s)
+	case 12:
+		s := anyWarp(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "warp"), 1)), at.w, at.h, 40)
+		fill := &s.Fill
+		if !s.Filled {
+			fill = nil
+		}
+		c.asked = append(c.asked, s)
+		c.Warp(s.Map, s.W, s.H, s.Filter, fill)
 	case 11:
 		for _, s := range anySum(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "sum"), 1)), at.w, at.h) {
 			c.asked = append(c.asked, s)

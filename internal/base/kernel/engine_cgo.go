@@ -198,11 +198,13 @@ func (e *engine) plan(j *Job, h *header) error {
 	for i, s := range p.ops {
 		e.owner[i] = s.Owner
 		c.op[i] = C.stk_op{op: C.int32_t(s.Op), c: C.int32_t(s.C), x: C.int32_t(s.X), y: C.int32_t(s.Y), w: C.int32_t(s.W), h: C.int32_t(s.H), n: C.double(s.N)}
-		if s.Op == OpAffine || s.Op == OpPerspective {
-			copyWarp(&c.op[i].warp, s)
-		}
 		for k, from := range s.Perm {
 			c.op[i].perm[k], c.op[i].fill[k] = C.uint8_t(from), C.uint8_t(s.Fill[k])
+		}
+	}
+	for i := range p.pass[:p.n+1] {
+		if q := &p.pass[i]; q.whole != 0 && p.ops[q.whole-1].Op.warps() {
+			copyWarp(&c.op[q.whole-1].warp, p.ops[q.whole-1], q.sw, q.sh)
 		}
 	}
 	c.nerased = C.int32_t(len(j.Out.Erased))
@@ -244,14 +246,21 @@ func copyPass(d *C.stk_pass, s *pass) {
 	}
 }
 
-func copyWarp(d *C.stk_map, s *Step) {
-	at := s.places()
-	d.near, d.exact, d.filled = flag(s.Filter == Nearest), flag(at.exact), flag(s.Filled)
+// copyWarp is for a warp of a w x h picture.
+func copyWarp(d *C.stk_map, s *Step, w, h int) {
+	at := s.places(w, h)
+	d.near, d.exact, d.single, d.filled = flag(s.Filter == Nearest), flag(at.exact), flag(at.single), flag(s.Filled)
 	for i, v := range at.whole {
 		d.whole[i] = C.int64_t(v)
 	}
 	for i, v := range at.real {
 		d.real[i] = C.double(v)
+	}
+	for i, v := range at.grid {
+		d.grid[i] = C.float(v)
+	}
+	for i := range 2 {
+		d.middle[i], d.half[i] = C.float(at.middle[i]), C.float(at.half[i])
 	}
 	for i, v := range s.Fill {
 		d.fill[i] = C.uint8_t(v)

@@ -55,10 +55,11 @@ enum {
 
 // stk_map is what a warp does: places of warp.go.
 typedef struct {
-  int32_t near, exact, filled;
+  int32_t near, exact, single, filled;
   uint8_t fill[4];
   int64_t whole[6];
   double real[9];
+  float grid[6], middle[2], half[2];
 } stk_map;
 
 // stk_op is one colour, or a step over the whole picture: n is the step's number, c the

@@ -5,7 +5,15 @@
 #include "warp.h"
 
 void stk_warp_base(const stk_warp *w, uint8_t *out) {
-  for (int i = 0; i < w->n; i++) stk_warp_one(w, i, out + (size_t)i * w->c);
+  int i = 0;
+  if (w->map->single) {
+    enum { SOME = 32 };            // places, that compilers make side by side
+    for (int32_t x[SOME], y[SOME]; i + SOME <= w->n; i += SOME) {
+      for (int k = 0; k < SOME; k++) stk_place_single(w, i + k, &x[k], &y[k]);
+      for (int k = 0; k < SOME; k++) stk_warp_near(w, x[k], y[k], out + (size_t)(i + k) * w->c);
+    }
+  }
+  for (; i < w->n; i++) stk_warp_one(w, i, out + (size_t)i * w->c);
 }
 
 void stk_warp_whole(stk_lane *l, const stk_pass *p, const stk_op *o, const source *s, const sink *k) {
@@ -19,6 +27,8 @@ void stk_warp_whole(stk_lane *l, const stk_pass *p, const stk_op *o, const sourc
     w.nx = m->real[1] * at + m->real[2];
     w.ny = m->real[4] * at + m->real[5];
     w.part = m->real[7] * at + 1;
+    w.gx = m->grid[1] * ((float)y - m->middle[1]);
+    w.gy = m->grid[4] * ((float)y - m->middle[1]);
     l->target->warp(&w, t);
     stk_emit(l, p, k, y, t, w.c);
   }

@@ -9,6 +9,11 @@ import (
 // the picture. The weights of the four pixels around it have 14 bits; a place has 32 bits of
 // fraction, or 30 where it is a quotient. Outside the picture is the fill.
 //
+// Where only the nearest pixel is wanted, places of OpAffine are torchvision's to the bit: in
+// float32, in its order, with every product rounded before it is added. With more exact ones,
+// a scale of 1/2 or 2, a shear of 45 degrees or a quarter of a turn gave other pixels than
+// torchvision wherever a place is halfway between two, up to half of the picture.
+//
 // torchvision samples a mask of ones beside the picture, and blends with the fill by it: a
 // pixel of which the part m is inside is m * (what is inside, with zeros around) + (1 - m) *
 // fill. So is this. Without a fill, it is what is inside, with zeros around.
@@ -26,6 +31,9 @@ const (
 	warpBits  = 14 // of weights
 	placeBits = 32 // of places
 )
+
+// warps reports whether the step is one of this file.
+func (o Op) warps() bool { return o == OpAffine || o == OpPerspective }
 
 // checkWarp refuses warps of a w x h picture that make no sense.
 func (s *Step) checkWarp(w, h int) error {
@@ -46,21 +54,41 @@ func (s *Step) checkWarp(w, h int) error {
 	return nil
 }
 
-// places computes where the pixels of a result come from. An exact one counts in whole
-// numbers of 2^-placeBits, and is linear; others are quotients of floats, and so are linear
-// ones of which the numbers are too large.
+// places computes where the pixels of a result come from. Exact ones count in whole
+// numbers of 2^-placeBits, and are linear; others are quotients of floats, and so are linear
+// ones of which the numbers are too large. Those of the nearest pixels, if they are linear,
+// are float32.
 type places struct {
-	exact bool
-	whole [6]int64   // as Map's first six, for the pixel whose number is x, y
-	real  [9]float64 // as Map's, for the centre of a pixel; the last is what is taken off
+	exact  bool
+	whole  [6]int64   // as Map's first six, for the pixel whose number is x, y
+	real   [9]float64 // as Map's, for the centre of a pixel; the last is what is taken off
+	single bool
+	grid   [6]float32 // as Map's first six, from -1 to 1 across the picture, 0 in its middle
+	middle [2]float32 // of the result, in numbers of pixels
+	half   [2]float32 // of the picture's width and height
 }
 
-func (s *Step) places() places {
+// places is for a w x h picture.
+func (s *Step) places(w, h int) places {
 	m := &s.Map
 	var p places
 	off := 0.5 // from the corner of a pixel to its centre; the nearest begins at its corner
 	if s.Filter == Nearest {
 		off = 0
+	}
+	if s.Filter == Nearest && s.Op == OpAffine {
+		p.single = true
+		p.middle = [2]float32{float32(s.W-1) / 2, float32(s.H-1) / 2}
+		p.half = [2]float32{float32(w) / 2, float32(h) / 2}
+		for i := range p.grid {
+			v := m[i]
+			if i%3 == 2 { // from middle to middle; what float64 has left of nothing is nothing
+				v += float64(m[i-2]*float64(s.W)/2) + float64(m[i-1]*float64(s.H)/2) - float64(p.half[i/3])
+				v = math.Round(v*(1<<36)) / (1 << 36)
+			}
+			p.grid[i] = float32(v) / p.half[i/3]
+		}
+		return p
 	}
 	p.exact = s.Op == OpAffine
 	for i := 0; i < 6; i += 3 {
@@ -101,6 +129,20 @@ func (p *places) at(x, y int) (sx, sy int64) {
 		fixed(float64((float64(m[3]*fx)+(float64(m[4]*fy)+m[5]))*part) - m[8])
 }
 
+// nearest is the number of the column, or with axis 1 of the row, that is nearest to where
+// pixel x, y comes from, or -1 if that is not one of size. Of two, it is the even one.
+func (p *places) nearest(axis, x, y, size int) int {
+	m := p.grid[3*axis:]
+	at := float32((float32(x)-p.middle[0])*m[0]) + float32((float32(y)-p.middle[1])*m[1])
+	at += m[2]
+	at++
+	at = float32(at*p.half[axis]) - 0.5
+	if !(at >= -0.5 && at <= float32(size)) {
+		return -1
+	}
+	return int(math.RoundToEven(float64(at)))
+}
+
 // fixed is v in fixed point. Adding 3 * 2^21 leaves 30 bits of fraction.
 func fixed(v float64) int64 {
 	const add = 3 << 21
@@ -116,11 +158,15 @@ func fixed(v float64) int64 {
 // warp is the step's result.
 func warp(p Pixels, s *Step) Pixels {
 	q := newPixels(s.W, s.H, p.C)
-	from := s.places()
+	from := s.places(p.W, p.H)
 	for y := range s.H {
 		for x := range s.W {
-			sx, sy := from.at(x, y)
 			out := q.row(y)[x*p.C : (x+1)*p.C]
+			if from.single {
+				near(out, p, s, from.nearest(0, x, y, p.W), from.nearest(1, x, y, p.H))
+				continue
+			}
+			sx, sy := from.at(x, y)
 			if s.Filter == Nearest {
 				near(out, p, s, int(sx>>placeBits), int(sy>>placeBits))
 			} else {

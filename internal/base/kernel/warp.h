@@ -19,6 +19,7 @@ struct stk_warp {
   const stk_map *map;
   int64_t x, y;                    // exact: where the row's first pixel comes from
   double nx, ny, part;             // otherwise: the terms that are the same for the whole row
+  float gx, gy;                    // single: the same
 };
 
 static inline int64_t stk_place_fixed(double v) {
@@ -43,6 +44,28 @@ static inline void stk_place(const stk_warp *w, int i, int64_t *x, int64_t *y) {
   const double at = i + 0.5, part = 1 / (m->real[6] * at + w->part);
   *x = stk_place_fixed((m->real[0] * at + w->nx) * part - m->real[8]);
   *y = stk_place_fixed((m->real[3] * at + w->ny) * part - m->real[8]);
+}
+
+// stk_place_nearest is the number nearest to a place of the grid, of two the even one; what
+// is outside, or no number, is -1 or size.
+static inline int32_t stk_place_nearest(float at, float half, int32_t size) {
+  const float add = 12582912;      // 3 * 2^22: the fraction is rounded away
+  at = (at + 1) * half - 0.5f;
+  at = at > -1 ? at : -1;
+  at = at < (float)size ? at : (float)size;
+  at += add;
+  int32_t a, b;
+  memcpy(&a, &at, 4);
+  memcpy(&b, &add, 4);
+  return a - b;
+}
+
+// stk_place_single is the pixel nearest to where pixel i of the row comes from, in float32.
+static inline void stk_place_single(const stk_warp *w, int i, int32_t *x, int32_t *y) {
+  const stk_map *m = w->map;
+  const float at = (float)i - m->middle[0];
+  *x = stk_place_nearest(m->grid[0] * at + w->gx + m->grid[2], m->half[0], w->w);
+  *y = stk_place_nearest(m->grid[3] * at + w->gy + m->grid[5], m->half[1], w->h);
 }
 
 // stk_warp_near makes pixel x, y, or the fill.
@@ -86,6 +109,12 @@ static inline void stk_warp_between(const stk_warp *w, int64_t at_x, int64_t at_
 
 // stk_warp_one makes the row's pixel i.
 static inline void stk_warp_one(const stk_warp *w, int i, uint8_t *out) {
+  if (w->map->single) {
+    int32_t x, y;
+    stk_place_single(w, i, &x, &y);
+    stk_warp_near(w, x, y, out);
+    return;
+  }
   int64_t x, y;
   stk_place(w, i, &x, &y);
   if (w->map->near)

@@ -45,6 +45,14 @@ static inline block quotients(const stk_warp *w, int i) {
   return b;
 }
 
+// nearest8 is the numbers nearest to the places of eight pixels, of which at is how far they
+// are from the middle. What is too large, or no number, becomes less than any size.
+static inline __m256i nearest8(__m256 at, float scale, float row, float rest, float half) {
+  __m256 v = _mm256_add_ps(_mm256_mul_ps(_mm256_set1_ps(scale), at), _mm256_set1_ps(row));
+  v = _mm256_add_ps(_mm256_add_ps(v, _mm256_set1_ps(rest)), _mm256_set1_ps(1));
+  return _mm256_cvtps_epi32(_mm256_sub_ps(_mm256_mul_ps(v, _mm256_set1_ps(half)), _mm256_set1_ps(0.5f)));
+}
+
 static inline __m256i halves(const __m256i v[2], const int upper) {
   const __m256 a = _mm256_castsi256_ps(v[0]), b = _mm256_castsi256_ps(v[1]);
   return _mm256_castps_si256(upper ? _mm256_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)) : _mm256_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)));
@@ -112,7 +120,7 @@ static inline void near(const uint8_t *p, const int32_t off[8], uint8_t *out, co
   for (int k = 0; k < 8; k++) memcpy(out + k * c, p + off[k], c == 3 ? 4 : 1);
 }
 
-static inline __attribute__((always_inline)) void row(const stk_warp *w, uint8_t *out, const int c, const int is_near, const int exact) {
+static inline __attribute__((always_inline)) void row(const stk_warp *w, uint8_t *out, const int c, const int is_near, const int linear) {
   const stk_map *m = w->map;
   // Inside, wide loads stay in the picture: those of three channels in the row below.
   const int spare = c == 3 ? 1 : 0;
@@ -125,8 +133,15 @@ static inline __attribute__((always_inline)) void row(const stk_warp *w, uint8_t
   block b = {{spread(w->x, m->whole[0], 0), spread(w->x, m->whole[0], 2)}, {spread(w->y, m->whole[3], 0), spread(w->y, m->whole[3], 2)}};
   const __m256i dx = _mm256_set1_epi64x(8 * m->whole[0]), dy = _mm256_set1_epi64x(8 * m->whole[3]);
   for (int i = 0; i < w->n; i += 8, out += 8 * c) {
-    if (!exact) b = quotients(w, i);
-    const __m256i x = halves(b.x, 1), y = halves(b.y, 1);
+    __m256i x, y;
+    if (is_near && linear) {
+      const __m256 at = _mm256_sub_ps(_mm256_add_ps(_mm256_set1_ps(i), _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7)), _mm256_set1_ps(m->middle[0]));
+      x = nearest8(at, m->grid[0], w->gx, m->grid[2], m->half[0]);
+      y = nearest8(at, m->grid[3], w->gy, m->grid[5], m->half[1]);
+    } else {
+      if (!linear) b = quotients(w, i);
+      x = halves(b.x, 1), y = halves(b.y, 1);
+    }
     const __m256i inside = _mm256_and_si256(below(x, in_x), below(y, in_y));
     int rest = 255 & ~each_of(inside);
     __m256i offs = _mm256_add_epi32(_mm256_mullo_epi32(y, stride), c == 3 ? _mm256_add_epi32(x, _mm256_add_epi32(x, x)) : x);
@@ -157,7 +172,7 @@ static inline __attribute__((always_inline)) void row(const stk_warp *w, uint8_t
       stk_warp_one(w, i + k, out + k * c);
     }
   next:
-    if (exact)
+    if (linear && !is_near)
       for (int k = 0; k < 2; k++) {
         b.x[k] = _mm256_add_epi64(b.x[k], dx);
         b.y[k] = _mm256_add_epi64(b.y[k], dy);
@@ -166,18 +181,18 @@ static inline __attribute__((always_inline)) void row(const stk_warp *w, uint8_t
 }
 
 void stk_warp_avx2(const stk_warp *w, uint8_t *out) {
-  const int is_near = w->map->near, exact = w->map->exact;
+  const int is_near = w->map->near, linear = w->map->exact || w->map->single;
   if (w->w < 4 || w->h < 3) {
     stk_warp_base(w, out);
   } else if (w->c == 3) {
     if (is_near)
-      exact ? row(w, out, 3, 1, 1) : row(w, out, 3, 1, 0);
+      linear ? row(w, out, 3, 1, 1) : row(w, out, 3, 1, 0);
     else
-      exact ? row(w, out, 3, 0, 1) : row(w, out, 3, 0, 0);
+      linear ? row(w, out, 3, 0, 1) : row(w, out, 3, 0, 0);
   } else if (is_near) {
-    exact ? row(w, out, 1, 1, 1) : row(w, out, 1, 1, 0);
+    linear ? row(w, out, 1, 1, 1) : row(w, out, 1, 1, 0);
   } else {
-    exact ? row(w, out, 1, 0, 1) : row(w, out, 1, 0, 0);
+    linear ? row(w, out, 1, 0, 1) : row(w, out, 1, 0, 0);
   }
 }
 #endif

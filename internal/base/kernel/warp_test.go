@@ -79,6 +79,51 @@ func TestWarpsOfWholePixels(t *testing.T) {
 	})
 }
 
+// Of two pixels that are equally near, torchvision's float32 decides. The numbers are what its
+// affine and rotate make of the numbers 1 to 40, 10 x 4.
+func TestNearestOfTwo(t *testing.T) {
+	p := newPixels(10, 4, 1)
+	for i := range p.Pix {
+		p.Pix[i] = byte(i + 1)
+	}
+	for name, c := range map[string]struct {
+		m    [6]float64 // from the middle
+		want [40]byte
+	}{
+		"scale by 2": {[6]float64{0.5, 0, 0, 0, 0.5, 0}, [40]byte{
+			13, 14, 14, 15, 15, 16, 16, 17, 17, 18, 13, 14, 14, 15, 15, 16, 16, 17, 17, 18,
+			23, 24, 24, 25, 25, 26, 26, 27, 27, 28, 23, 24, 24, 25, 25, 26, 26, 27, 27, 28,
+		}},
+		"scale by 1/2": {[6]float64{2, 0, 0, 0, 2, 0}, [40]byte{
+			0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 5, 7, 9, 0, 0, 0,
+			0, 0, 21, 22, 25, 27, 29, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+		}},
+		"shear by 45 degrees": {[6]float64{1, 1, 0, 0, 1, 0}, [40]byte{
+			0, 1, 1, 2, 3, 4, 5, 7, 7, 9, 11, 11, 12, 13, 15, 15, 17, 17, 18, 19,
+			21, 23, 23, 24, 25, 27, 27, 29, 29, 0, 32, 33, 35, 35, 37, 37, 39, 39, 0, 0,
+		}},
+		"quarter of a turn": {[6]float64{6.123234262925839e-17, -1, 0, 1, 6.123234262925839e-17, 0}, [40]byte{
+			0, 0, 0, 7, 17, 27, 37, 0, 0, 0, 0, 0, 0, 6, 16, 26, 36, 0, 0, 0,
+			0, 0, 0, 5, 15, 25, 35, 0, 0, 0, 0, 0, 0, 4, 14, 24, 34, 0, 0, 0,
+		}},
+		"shift and scale by 2/3": {[6]float64{1.5, 0, -1.5, 0, 1.5, 0}, [40]byte{
+			0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 13, 15, 16, 18, 19, 0,
+			0, 0, 0, 22, 23, 25, 26, 28, 29, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+		}},
+	} {
+		m := c.m
+		s := Step{Op: OpAffine, W: p.W, H: p.H, Filter: Nearest, Map: Map{
+			m[0], m[1], m[2] + 5 - float64(m[0]*5) - float64(m[1]*2),
+			m[3], m[4], m[5] + 2 - float64(m[3]*5) - float64(m[4]*2),
+		}}
+		each(t, func(t *testing.T, l *Lane) {
+			if got := runPixels(t, l, p, s); [40]byte(got.Pix) != c.want {
+				t.Errorf("%s: %v", name, got.Pix)
+			}
+		})
+	}
+}
+
 // The pixels of a warp outside the picture are the fill, and between, a blend of both.
 func TestWarpFill(t *testing.T) {
 	each(t, func(t *testing.T, l *Lane) {

@@ -5,7 +5,7 @@ package kernel
 
 // whole reports whether the step is one of these.
 func (o Op) whole() bool {
-	return o == OpSharpness || o == OpBlur || o == OpAffine || o == OpPerspective || o.summing()
+	return o == OpSharpness || o == OpBlur || o.warps() || o.summing()
 }
 
 // sharpen is torchvision's adjust_sharpness: the inner pixels are blended with the mean of

@@ -12,7 +12,8 @@ import (
 // degrees, as torchvision's.
 //
 // torchvision computes a map in float64 and rounds its coefficients to float32. So does this;
-// what it then adds to them for each pixel in float32, the kernel adds more exactly.
+// what it then adds to them for each pixel in float32, the kernel adds likewise for nearest, and
+// more exactly for bilinear.
 
 // warper is what the operations that warp have in common: how pixels are made, and what is
 // outside the picture.
