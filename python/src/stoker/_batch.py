@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ._bundle import BYTES, Bundle, Holds, Plan, total
 from ._client import Field
 from ._errors import ConfigError, StokerError, from_wire
+from ._moved import moved
 from ._types import Fields
 from ._views import Groups, name_of
 from ._wire import Message
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from ._spec import Form
 else:
@@ -54,6 +55,17 @@ class _Facts:
     bad: list[Bad]
     cu_seqlens: Any
     position_ids: Any
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """A batch whose tensors are ``tensor.to(*args, **kwargs)``, such as ``to("cuda", non_blocking=True)``, in
+        nested fields too. What is not a tensor stays as it is. ``ids valid epoch step bad`` are kept, in the memory
+        where they are; ``cu_seqlens`` and ``position_ids`` move."""
+        return moved(self, "to", *args, **kwargs)  # type: ignore[no-any-return]
+
+    def pin_memory(self, *args: Any) -> Self:
+        """A batch whose tensors are copies in pinned memory, which needs a GPU; otherwise as ``to``. torch's DataLoader
+        calls it where ``pin_memory=True``."""
+        return moved(self, "pin_memory", *args)  # type: ignore[no-any-return]
 
 
 class Batch(tuple[Unpack[Fields]], _Facts):

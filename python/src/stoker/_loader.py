@@ -16,7 +16,7 @@ from dataclasses import replace
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from . import _client, _line, _mixing, _native, _notice, _ranks, _tune, _watch
+from . import _client, _line, _mixing, _native, _notice, _ranks, _tune, _values, _watch
 from ._advice import no_attribute
 from ._batch import Kind
 from ._datasets import Dataset, make_kind
@@ -433,6 +433,7 @@ class DataLoader(Positioned, Generic[T]):
     def _kind(self) -> Kind:
         known, begin = self._settings.output in sys.modules, monotonic_ns()
         kind = make_kind(self._settings.output, self._settings.pin)
+        _values.register()
         if not known and self._settings.output in sys.modules:  # NumPy's path: stoker needs NumPy there
             self._imported = begin, monotonic_ns()
         return kind
