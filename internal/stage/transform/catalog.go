@@ -24,7 +24,7 @@ func catalog() []descriptor {
 		describePad(),
 		describeRGB(),
 		describeRandAugment(),
-		describeAdjustSharpness(),
+		describeRecolour("RandomAdjustSharpness", kernel.OpSharpness, "sharpness_factor", `{"sharpness_factor": 9}`),
 		describeRandomAffine(),
 		describeRandomApply(),
 		describeRecolour("RandomAutocontrast", kernel.OpAutocontrast, "", `{}`),
