@@ -29,6 +29,20 @@ def shuffled(options: Options) -> tuple[list[str], list[int]]:
     return [path for path, _ in found], [label for _, label in found]
 
 
+def crops(paths: list[str], classes: list[int], antialias: bool = True) -> tuple[Any, Any]:
+    """In a pipeline: the files as random crops of SIZE x SIZE pixels, and their labels."""
+    encoded, labels = fn.readers.file(files=paths, labels=classes, prefetch_queue_depth=AHEAD)
+    images = fn.decoders.image_random_crop(
+        encoded,
+        device="cpu",
+        random_area=[0.08, 1.0],
+        random_aspect_ratio=[3 / 4, 4 / 3],
+        num_attempts=10,
+        use_fast_idct=False,
+    )
+    return fn.resize(images, size=[SIZE, SIZE], interp_type=types.INTERP_LINEAR, antialias=antialias), labels
+
+
 def pipeline(options: Options, antialias: bool) -> Any:
     paths, classes = shuffled(options)
 
@@ -40,16 +54,7 @@ def pipeline(options: Options, antialias: bool) -> Any:
         prefetch_queue_depth=AHEAD,
     )
     def build() -> Any:
-        encoded, labels = fn.readers.file(files=paths, labels=classes, prefetch_queue_depth=AHEAD)
-        images = fn.decoders.image_random_crop(
-            encoded,
-            device="cpu",
-            random_area=[0.08, 1.0],
-            random_aspect_ratio=[3 / 4, 4 / 3],
-            num_attempts=10,
-            use_fast_idct=False,
-        )
-        images = fn.resize(images, size=[SIZE, SIZE], interp_type=types.INTERP_LINEAR, antialias=antialias)
+        images, labels = crops(paths, classes, antialias)
         mirror = fn.random.coin_flip(probability=0.5)
         if options.floats:
             images = fn.crop_mirror_normalize(

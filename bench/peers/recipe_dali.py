@@ -11,7 +11,7 @@ from nvidia.dali.auto_aug import rand_augment
 
 from bench.consumer import SIZE, Options, Peer, run
 from bench.peers import recipes
-from bench.peers.dali import AHEAD, batches, shuffled
+from bench.peers.dali import AHEAD, batches, crops, shuffled
 
 
 def erased(images: Any) -> Any:
@@ -36,16 +36,7 @@ def pipeline(options: Options) -> Any:
         enable_conditionals=True,
     )
     def build() -> Any:
-        encoded, labels = fn.readers.file(files=paths, labels=classes, prefetch_queue_depth=AHEAD)
-        images = fn.decoders.image_random_crop(
-            encoded,
-            device="cpu",
-            random_area=[0.08, 1.0],
-            random_aspect_ratio=[3 / 4, 4 / 3],
-            num_attempts=10,
-            use_fast_idct=False,
-        )
-        images = fn.resize(images, size=[SIZE, SIZE], interp_type=types.INTERP_LINEAR, antialias=True)
+        images, labels = crops(paths, classes)
         images = fn.flip(images, horizontal=fn.random.coin_flip(probability=0.5))
         images = rand_augment.rand_augment(
             images, n=2, m=9, shape=[SIZE, SIZE], fill_value=0, interp_type=types.INTERP_NN

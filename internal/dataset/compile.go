@@ -20,6 +20,7 @@ import (
 
 // compile turns the fields into programs and columns.
 func (c *Collection) compile(ctx context.Context, p spec.Problems, opt Options) error {
+	unnamed := len(c.spec.Fields) == 0 && len(c.Parts[0].spec.Fields) == 0
 	for i, part := range c.Parts {
 		if part.Samples == nil { // its samples say what they have
 			if len(part.spec.Fields) > 0 || len(c.spec.Fields) > 0 {
@@ -42,7 +43,7 @@ func (c *Collection) compile(ctx context.Context, p spec.Problems, opt Options) 
 	} else {
 		c.lengthColumns(&p)
 	}
-	c.compileMix(&p, c.Parts[0].Samples != nil && !opt.Crew)
+	c.compileMix(&p, c.Parts[0].Samples != nil && !opt.Crew && !(opt.Order && unnamed))
 	if c.spec.Batch.Tokens > 0 && c.spec.OnBad.Policy == spec.Replace {
 		p.Addf("on_bad replace does not go with tokens: another sample may be longer than the batch has room for; skip does")
 	}

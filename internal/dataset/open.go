@@ -25,6 +25,9 @@ type Options struct {
 	// Stored means that stored data is inspected and no batch is made, so all fields may
 	// be left out.
 	Stored bool
+	// Order means that only the order of samples is asked for and no batch is made. Where the
+	// Spec names no fields, its batch transform need not fit those that are stored.
+	Order bool
 	// Crew means that something else than this process makes samples, so datasets may be
 	// of a format that cannot.
 	Crew bool

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy
 import pytest
+import steps
 import torch
 import torch.utils.data
 from conftest import TOP, run_python
@@ -397,6 +398,56 @@ def test_inside_stokers_dataloader(folder: Path, batched: bool) -> None:
                 assert ids == list(torch.utils.data.BatchSampler(alike, 4, False))
                 assert len(loader) == len(ids)
                 assert sampler.state_dict() == alike.state_dict()
+
+
+def many(folder: Path, case: str) -> Any:
+    """A dataset that the engine reads, in one way or another."""
+    data = stoker.ImageFolder(folder)
+    ways: dict[str, Callable[[], Any]] = {
+        "engine": lambda: data,
+        "steps of Python": lambda: data.map(steps.same),
+        "chosen": lambda: data.skip(10).take(30),
+        "mixture": lambda: stoker.Mixture([data, stoker.ImageFolder(folder)], weights=[1, 1]),
+        "rows": lambda: torch.utils.data.TensorDataset(torch.arange(50)),
+    }
+    return ways[case]()
+
+
+def delivered(data: Any, state: dict[str, Any] | None = None, **given: Any) -> tuple[list[list[int]], dict[str, Any]]:
+    """The ids of all batches, and the state after the first."""
+    states: list[dict[str, Any]] = []
+    ids = []
+    with stoker.DataLoader(data, **given) as loader:
+        if state is not None:
+            loader.load_state_dict(state)
+        for batch in loader:
+            source: Any = batch if isinstance(batch, stoker.Batch) else loader.facts
+            ids.append(source.ids.tolist())
+            states.append(loader.state_dict())
+    return ids, states[0]
+
+
+@pytest.mark.parametrize("case", ["engine", "steps of Python", "chosen", "mixture", "rows"])
+def test_ids_from_the_end(folder: Path, case: str) -> None:
+    """As in torch, where a sampler's -1 is dataset[-1]: on every dataset the last sample."""
+    data = many(folder, case)
+    n = len(data)
+    ids = [-1, 3, -n, n - 1, -2]
+    want, _ = delivered(data, sampler=[i % n for i in ids], batch_size=2)
+    assert [len(batch) for batch in want] == [2, 2, 1]
+    assert case == "chosen" or want == [[n - 1, 3], [0, n - 1], [n - 2]]
+    samplers: list[dict[str, Any]] = [
+        {"sampler": ids, "batch_size": 2},
+        {"sampler": torch.tensor(ids), "batch_size": 2},
+        {"batch_sampler": [[-1, 3], numpy.array([-n, n - 1]), (-2,)]},
+    ]
+    for given in samplers:
+        got, state = delivered(data, **given)
+        assert got == want
+        assert delivered(data, state, **given)[0] == want[1:]
+    for wrong in (-n - 1, n):
+        with pytest.raises(stoker.ConfigError, match=f"the sampler gave sample {wrong}.* but there are {n} samples"):
+            delivered(data, sampler=torch.tensor([0, wrong]))
 
 
 def test_a_pass_that_the_loader_begins_counts() -> None:

@@ -24,7 +24,7 @@ func catalog() []descriptor {
 		describePad(),
 		describeRGB(),
 		describeRandAugment(),
-		describeAdjustSharpness(),
+		describeRecolour("RandomAdjustSharpness", kernel.OpSharpness, "sharpness_factor", `{"sharpness_factor": 9}`),
 		describeRandomAffine(),
 		describeRandomApply(),
 		describeRecolour("RandomAutocontrast", kernel.OpAutocontrast, "", `{}`),
@@ -63,6 +63,9 @@ func unknownOperation(all []descriptor, name string) *problem {
 	if name == viewsOp {
 		return problemf("put it at the end of the field's transform, and what follows it into each view", "it must be the last of a field's transforms, and in no other")
 	}
+	if name == mixUp || name == cutMix {
+		return problemf("write it as batch_transform, beside fields", "it is for batches, and not for the pictures of a field")
+	}
 	var names []string
 	for i := range all {
 		names = append(names, all[i].name)
@@ -77,7 +80,19 @@ func unknownOperation(all []descriptor, name string) *problem {
 		}
 		hint += " " + n
 	}
-	return problemf(hint, "operation %q is not implemented", name)
+	return problemf(hint+inThisVersion(), "operation %q is not implemented", name)
+}
+
+// Version is the version of stoker, for advice about what only a later one may have. Package
+// stoker sets it when the program starts.
+var Version string
+
+// inThisVersion ends advice on what a Spec names that is not there.
+func inThisVersion() string {
+	if Version == "" {
+		return ""
+	}
+	return "; this is stoker " + Version + ", and a later version may have more"
 }
 
 // Wasted finds, among operations as they are written, one that gives the same

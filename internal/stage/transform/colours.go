@@ -11,7 +11,7 @@ import (
 )
 
 // recolour is the operations that do one thing to the colours, or nothing: RandomInvert,
-// RandomPosterize, RandomSolarize, RandomAutocontrast, RandomEqualize.
+// RandomPosterize, RandomSolarize, RandomAdjustSharpness, RandomAutocontrast, RandomEqualize.
 type recolour struct {
 	name   string
 	step   kernel.Step
@@ -38,6 +38,13 @@ func describeRecolour(name string, op kernel.Op, param, example string) descript
 				const wanted = "a number up to 255"
 				if n := a.numbers(param, wanted); a.required(param, wanted) && len(n) == 1 {
 					if o.step.N = n[0]; n[0] > 255 {
+						a.wrong("", "%s must be %s, not %v", param, wanted, n[0])
+					}
+				}
+			case kernel.OpSharpness:
+				const wanted = "a number from 0 to 1e30"
+				if n := a.numbers(param, wanted); a.required(param, wanted) && len(n) == 1 {
+					if o.step.N = n[0]; !(n[0] >= 0 && n[0] <= 1e30) {
 						a.wrong("", "%s must be %s, not %v", param, wanted, n[0])
 					}
 				}
@@ -68,6 +75,9 @@ func (o *recolour) do(r *run, c choice) *errs.Error {
 }
 
 func (o *recolour) canon(b []byte) []byte {
+	if o.step.Op == kernel.OpSharpness { // saved states have this text
+		return fmt.Appendf(b, "sharpness %d %x %x", o.number, math.Float64bits(o.step.N), math.Float64bits(o.p))
+	}
 	return fmt.Appendf(b, "colour %d %x %d %x", o.step.Op, math.Float64bits(o.step.N), o.number, math.Float64bits(o.p))
 }
 

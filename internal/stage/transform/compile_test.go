@@ -306,6 +306,10 @@ func TestDigests(t *testing.T) {
 	if got := digest(`[{"op":"RandomResizedCrop","size":224},"RandomHorizontalFlip","ToTensor",{"op":"Normalize","mean":[0.485,0.456,0.406],"std":[0.229,0.224,0.225]}]`); got != kept {
 		t.Errorf("the digest of the usual transform is %s, was %s", got, kept)
 	}
+	const sharper = "87a8d2f873327b6dc732b344f38d635f"
+	if got := digest(`["RandomInvert",{"op":"RandomAdjustSharpness","sharpness_factor":0,"p":0.25}]`); got != sharper {
+		t.Errorf("the digest of RandomAdjustSharpness is %s, was %s", got, sharper)
+	}
 }
 
 // TestAnyArguments: whatever a Spec writes, it is compiled or refused.

@@ -2,7 +2,6 @@ package transform
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
@@ -86,50 +85,4 @@ func nextWeight(sigma float64) float64 {
 
 func (o *blur) canon(b []byte) []byte {
 	return fmt.Appendf(b, "blur %d %d %d %v", o.number, o.over.w, o.over.h, o.sigma)
-}
-
-// sharpness is RandomAdjustSharpness.
-type sharpness struct {
-	factor, p float64
-	number    uint64
-}
-
-func describeAdjustSharpness() descriptor {
-	return descriptor{
-		name: "RandomAdjustSharpness", params: []string{"sharpness_factor", "p"}, build: buildAdjustSharpness,
-		draws: true, cost: colours, says: facts, numbers: []string{"applied"}, example: `{"sharpness_factor": 9}`,
-	}
-}
-
-func buildAdjustSharpness(a *arguments, number uint64) operation {
-	const wanted = "a number from 0 to 1e30"
-	o := &sharpness{p: a.probability(0.5), number: number}
-	if n := a.numbers("sharpness_factor", wanted); a.required("sharpness_factor", wanted) && len(n) == 1 {
-		if o.factor = n[0]; !(n[0] >= 0 && n[0] <= 1e30) {
-			a.wrong("", "sharpness_factor must be %s, not %v", wanted, n[0])
-		}
-	}
-	return o
-}
-
-func (o *sharpness) plan(k *known) (operation, *problem) {
-	if k.tone.float {
-		return nil, before("RandomAdjustSharpness", k)
-	}
-	return o, nil
-}
-
-func (o *sharpness) choose(key rng.Key, _ extent) (choice, *errs.Error) {
-	return acted(happens(key, o.number, o.p)), nil
-}
-
-func (o *sharpness) do(r *run, c choice) *errs.Error {
-	if c[0] != 0 {
-		r.chain.Apply(kernel.Step{Op: kernel.OpSharpness, N: o.factor})
-	}
-	return nil
-}
-
-func (o *sharpness) canon(b []byte) []byte {
-	return fmt.Appendf(b, "sharpness %d %x %x", o.number, math.Float64bits(o.factor), math.Float64bits(o.p))
 }

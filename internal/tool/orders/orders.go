@@ -22,9 +22,9 @@ import (
 // Close it.
 type Orders struct{ *stream.Stream }
 
-// Open indexes the dataset if necessary, and reads nothing else.
+// Open indexes the dataset if necessary, and reads nothing else. The Spec needs no fields.
 func Open(ctx context.Context, spec spec.Spec, indexing func(done, total int64, what string)) (*Orders, error) {
-	s, err := stream.Open(ctx, spec, dataset.Options{Progress: indexing})
+	s, err := stream.Open(ctx, spec, dataset.Options{Progress: indexing, Order: true})
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ ids after a restart would silently continue another run.
 For a dataset of the user's own, a sampler may give anything (_items.py). What it gives first in a pass decides whether
 it gives ids: ids and other things in one pass would make receipts count ids and places. Where the dataset has no
 length, integers of more bits and bools are such things. Ids that are not plain ints (NumPy's, tensors), or that count
-from the end, are ids to the engine and go to ``__getitem__`` as they are.
+from the end, are ids to the engine and go to ``__getitem__`` as they are. Of every dataset, -1 is the last sample.
 """
 
 from __future__ import annotations
@@ -94,13 +94,14 @@ def _is_key(value: Any) -> bool:
 class Feed:
     """One pass over a sampler. ``size`` is the number of ids in a batch; ``batched``: the sampler gives lists.
     ``samples``: what it gives need not be ids, and goes as it is to a dataset of so many (MAX_COUNT: it has no length);
-    None: it gives ids."""
+    None: it gives ids, of ``there`` samples."""
 
-    def __init__(self, sampler: Any, size: int, batched: bool, drop: bool, samples: int | None = None) -> None:
+    def __init__(self, sampler: Any, size: int, batched: bool, drop: bool, samples: int | None, there: int) -> None:
         opaque = samples is not None
         self._name = type(sampler).__name__
         self._items: Iterator[Any] = _items(sampler, self._name, opaque)
         self._samples = samples
+        self._there = there if samples is None else samples
         self._ids: bool | None = None if opaque else True  # whether it gives ids; None: not known yet
         self._size = size
         self._batched = batched
@@ -172,8 +173,8 @@ class Feed:
             if ids and ids[0] in (0, 1) and is_flag(given[0]):  # to Python, True is an integer
                 raise self._not_ids(item)
             for at, i in enumerate(ids):
-                if samples is not None and -samples <= i < 0:
-                    ids[at] += samples
+                if -self._there <= i < 0:
+                    ids[at] += self._there
                 elif samples == MAX_COUNT and not 0 <= i < samples:
                     raise self._not_ids(item)
                 elif not -(1 << 63) <= i < 1 << 63:

@@ -102,7 +102,8 @@ class Positioned(Checked):
         if self._at.restored is not None and callable(decide := getattr(ordering.sampler, "set_epoch", None)):
             decide(epoch)
         samples = self._dataset._nameable(self._settings)
-        feed = Feed(ordering.sampler, self._size, ordering.batched, self._settings.tail == "drop", samples)
+        drop = self._settings.tail == "drop"
+        feed = Feed(ordering.sampler, self._size, ordering.batched, drop, samples, self._info().samples)
         if self._at.seen is not None:
             feed.skip(position, self._at.seen)
         return feed

@@ -36,6 +36,14 @@ def whole(name: str, value: Any) -> int:
     raise Wrong(f"{name} must be a whole number, not {value!r}")
 
 
+def index(name: str, value: Any) -> int:
+    """As whole, but not of floats, which torchvision refuses here."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise Wrong(f"{name} must be a whole number, not {value!r}") from None
+
+
 def number(name: str, value: Any) -> float:
     try:
         found = float(value)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
@@ -45,6 +46,10 @@ func (p *Program) compilePictures() error {
 	if o.Augment > 0 {
 		if o.Transform == nil {
 			o.Transform = usualCopy()
+		}
+		if slices.ContainsFunc(o.Transform, func(op transform.Op) bool { return op.Name == "Views" }) {
+			return errs.New(errs.Config, "the transforms make several views of a picture, and a copy has one").
+				Try("give one view, and --augment n for n copies of each picture")
 		}
 		ops = append(ops, o.Transform...)
 	}

@@ -85,8 +85,26 @@ class Chance(Transform):
         return {"p": read.number("p", t.p)}
 
 
+def real(owner: Transform, name: str, value: Any) -> float:
+    """The value of an argument that must be a number."""
+    try:
+        if not isinstance(value, (str, bytes)):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    raise ConfigError(f"{type(owner).__name__}: {name} must be a number, not {value!r}")
+
+
+def reals(owner: Transform, name: str, value: Any, *lengths: int) -> list[float]:
+    """The values of an argument that must be so many numbers."""
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) and len(value) in lengths:
+        return [real(owner, name, one) for one in value]
+    wanted = " or ".join(map(str, lengths))
+    raise ConfigError(f"{type(owner).__name__}: {name} must be a list of {wanted} numbers, not {value!r}")
+
+
 def probability(owner: Transform, p: float) -> float:
-    if not 0.0 <= p <= 1.0:
+    if not 0.0 <= real(owner, "p", p) <= 1.0:
         raise ConfigError(f"{type(owner).__name__}: p must be a number from 0 to 1, not {p!r}")
     return p
 
@@ -98,4 +116,5 @@ def pair(owner: Transform, size: int | Sequence[int]) -> Sequence[int]:
         if len(size) == 2:
             return size
         raise ConfigError(f"{type(owner).__name__}: size must be a number or (height, width), not {size!r}")
-    return int(size), int(size)
+    side = int(real(owner, "size", size))
+    return side, side

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from .._errors import ConfigError
-from ._base import Transform
+from ._base import Transform, real
 
 
 class Mixing(Transform):
     def __init__(self, *, alpha: float = 1.0, num_classes: int | None = None, labels_getter: Any = "default") -> None:
         name = type(self).__name__
-        self.alpha = float(alpha)
+        self.alpha = real(self, "alpha", alpha)
         if not 0 < self.alpha < float("inf"):
             raise ConfigError(f"{name}: alpha must be a positive number, not {alpha!r}")
         self.num_classes = num_classes

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _parameters as read
 from .._errors import ConfigError
-from ._base import Chance, Transform
+from ._base import Chance, Transform, real
 
 _Range = float | Sequence[float] | None
 
@@ -51,7 +51,7 @@ def _around(owner: Transform, name: str, value: _Range) -> tuple[float, float] |
         if name != "hue":
             ends = (max(ends[0], 0.0), ends[1])
     elif isinstance(value, Sequence) and len(value) == 2:
-        ends = (float(value[0]), float(value[1]))
+        ends = (real(owner, name, value[0]), real(owner, name, value[1]))
     else:
         raise ConfigError(f"{type(owner).__name__}: {name} must be a number or two, not {value!r}")
     if not least <= ends[0] <= ends[1] <= most:
@@ -86,7 +86,7 @@ class RandomPhotometricDistort(Transform):
     @staticmethod
     def _read(t: Any) -> read.Arguments:
         named = {name: read.two(name, getattr(t, name)) for name in ("brightness", "contrast", "saturation", "hue")}
-        return {**named, "p": read.number("p", t.p)}
+        return {**named, "p": min(max(read.number("p", t.p), 0.0), 1.0)}  # torchvision takes any number
 
 
 class RandomChannelPermutation(Transform):
@@ -116,7 +116,7 @@ class RandomPosterize(_OnBytes):
 
     @staticmethod
     def _read(t: Any) -> read.Arguments:
-        return {"bits": read.whole("bits", t.bits), "p": read.number("p", t.p)}
+        return {"bits": read.index("bits", t.bits), "p": read.number("p", t.p)}
 
 
 class RandomSolarize(_OnBytes):

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _parameters as read
 from .._errors import ConfigError
-from ._base import Holder, Transform, probability
+from ._base import Holder, Transform, probability, real
 
 
 class Compose(Holder):
@@ -40,11 +40,11 @@ class RandomChoice(Holder):
 
     def __init__(self, transforms: Sequence[Any], p: list[float] | None = None) -> None:
         super().__init__(transforms)
-        weights = [1.0] * len(transforms) if p is None else p
+        weights = [1.0] * len(transforms) if p is None else [real(self, "p", weight) for weight in p]
         if len(weights) != len(transforms):
             raise ConfigError(f"RandomChoice: p has {len(weights)} numbers for {len(transforms)} transforms")
         total = sum(weights)
-        if total <= 0 or any(weight < 0 for weight in weights):
+        if not 0 < total < float("inf") or any(weight < 0 for weight in weights):
             raise ConfigError(f"RandomChoice: p must have no number below 0, and one above, not {p!r}")
         self.p = [weight / total for weight in weights]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import _parameters as read
 from .._errors import ConfigError
-from ._base import Transform
+from ._base import Transform, real
 
 _Fill = float | Sequence[float] | dict[Any, Any] | None
 _Mode = str | int | enum.Enum
@@ -75,8 +75,8 @@ class RandAugment(_Policy):
     def _read(t: Any) -> read.Arguments:
         return {
             "num_ops": read.whole("num_ops", t.num_ops),
-            "magnitude": read.whole("magnitude", t.magnitude),
-            "num_magnitude_bins": read.whole("num_magnitude_bins", t.num_magnitude_bins),
+            "magnitude": read.index("magnitude", t.magnitude),
+            "num_magnitude_bins": read.index("num_magnitude_bins", t.num_magnitude_bins),
             **_Policy._read(t),
         }
 
@@ -94,7 +94,7 @@ class TrivialAugmentWide(_Policy):
     @staticmethod
     def _read(t: Any) -> read.Arguments:
         return {
-            "num_magnitude_bins": read.whole("num_magnitude_bins", t.num_magnitude_bins),
+            "num_magnitude_bins": read.index("num_magnitude_bins", t.num_magnitude_bins),
             **_Policy._read(t),
         }
 
@@ -144,7 +144,7 @@ class AugMix(_Policy):
         fill: _Fill = None,
     ) -> None:
         super().__init__(interpolation=interpolation, fill=fill)
-        if not 1 <= severity <= 10:
+        if not 1 <= real(self, "severity", severity) <= 10:
             raise ConfigError(f"AugMix: severity must be from 1 to 10, not {severity!r}")
         self.severity = severity
         self.mixture_width = mixture_width
@@ -156,10 +156,16 @@ class AugMix(_Policy):
     def _read(t: Any) -> read.Arguments:
         if getattr(t, "_PARAMETER_MAX", 10) != 10:
             raise read.Wrong("_PARAMETER_MAX of this object was changed")
+        width, depth = read.index("mixture_width", t.mixture_width), read.index("chain_depth", t.chain_depth)
+        if not 1 <= width * ((depth if depth > 0 else 3) + 1) < 30:
+            raise read.Wrong(
+                f"{width} chains of {depth if depth > 0 else 'up to 3'} operations are not what the engine has",
+                "mixture_width is at least 1, and mixture_width * (chain_depth + 1) below 30",
+            )
         return {
-            "severity": read.whole("severity", t.severity),
-            "mixture_width": read.whole("mixture_width", t.mixture_width),
-            "chain_depth": read.whole("chain_depth", t.chain_depth),
+            "severity": read.index("severity", t.severity),
+            "mixture_width": width,
+            "chain_depth": depth,
             "alpha": read.number("alpha", t.alpha),
             "all_ops": bool(t.all_ops),
             **_Policy._read(t),

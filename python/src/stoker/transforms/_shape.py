@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import _parameters as read
 from .._errors import ConfigError
-from ._base import Chance, Transform, pair
+from ._base import Chance, Transform, pair, real
 
 
 class Resize(Transform):
@@ -37,8 +37,10 @@ class Resize(Transform):
             if len(size) not in (1, 2):
                 raise ConfigError(f"Resize: size must be a number or (height, width), not {size!r}")
             self.size = list(size)
-        else:
+        elif real(self, "size", size).is_integer():
             self.size = [int(size)]
+        else:
+            raise ConfigError(f"Resize: size must be a whole number or (height, width), not {size!r}")
         self.interpolation = interpolation
         self.max_size = max_size
         self.antialias = antialias
@@ -148,6 +150,8 @@ class Pad(Transform):
         fill: float | Sequence[float] | dict[Any, Any] | None = 0,
         padding_mode: str = "constant",
     ) -> None:
+        if not isinstance(padding, (int, Sequence)):
+            raise ConfigError(f"Pad: padding must be 1, 2 or 4 whole numbers, not {padding!r}")
         self.padding = padding if isinstance(padding, int) else list(padding)
         self.fill = fill
         self.padding_mode = padding_mode

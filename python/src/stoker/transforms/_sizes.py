@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import _parameters as read
 from .._errors import ConfigError
-from ._base import Chance, Transform
+from ._base import Chance, Transform, real, reals
 
 
 class _Resized(Transform):
@@ -32,7 +32,7 @@ class RandomResize(_Resized):
         interpolation: str | int | enum.Enum = "bilinear",
         antialias: bool | None = True,
     ) -> None:
-        if not 0 < min_size < max_size:
+        if not 0 < real(self, "min_size", min_size) < real(self, "max_size", max_size):
             raise ConfigError(
                 f"RandomResize: min_size {min_size!r} and max_size {max_size!r} leave no size",
                 hint="sizes are drawn from min_size, which is above 0, to max_size - 1",
@@ -60,6 +60,8 @@ class RandomShortestSize(_Resized):
         interpolation: str | int | enum.Enum = "bilinear",
         antialias: bool | None = True,
     ) -> None:
+        if not isinstance(min_size, int) and not hasattr(min_size, "__iter__"):
+            raise ConfigError(f"RandomShortestSize: min_size must be a whole number, or a list, not {min_size!r}")
         self.min_size = [min_size] if isinstance(min_size, int) else list(min_size)
         if not self.min_size:
             raise ConfigError("RandomShortestSize: min_size is empty", hint="give one size, or a list of them")
@@ -91,9 +93,12 @@ class ScaleJitter(_Resized):
 
     @staticmethod
     def _read(t: Any) -> read.Arguments:
+        target = read.wholes("target_size", t.target_size)
+        if len(target) > 2:  # torchvision takes the first two
+            raise read.Wrong(f"target_size must be two numbers, not {t.target_size!r}")
         return {
-            "target_size": read.wholes("target_size", t.target_size),
-            "scale_range": read.two("scale_range", t.scale_range),
+            "target_size": target,
+            "scale_range": sorted(read.two("scale_range", t.scale_range)),  # torchvision takes both orders
             **read.interpolation(t),
         }
 
@@ -110,7 +115,8 @@ class RandomZoomOut(Chance):
     ) -> None:
         super().__init__(p)
         self.fill = fill
-        if len(side_range) != 2 or not 1.0 <= side_range[0] <= side_range[1]:
+        low, high = reals(self, "side_range", side_range, 2)
+        if not 1.0 <= low <= high:
             raise ConfigError(
                 f"RandomZoomOut: side_range must be two numbers from 1 on, the smaller first, not {side_range!r}"
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _parameters as read
 from .._errors import ConfigError
-from ._base import Chance, Transform
+from ._base import Chance, Transform, real, reals
 
 
 class GaussianBlur(Transform):
@@ -20,20 +20,23 @@ class GaussianBlur(Transform):
     _on_bytes = _takes_floats = True
 
     def __init__(self, kernel_size: int | Sequence[int], sigma: float | Sequence[float] = (0.1, 2.0)) -> None:
-        sizes = kernel_size if isinstance(kernel_size, Sequence) else (int(kernel_size),)
-        if len(sizes) not in (1, 2) or any(size <= 0 or size % 2 == 0 for size in sizes):
+        sizes = kernel_size
+        if not isinstance(sizes, Sequence):
+            sizes = (int(real(self, "kernel_size", kernel_size)),)
+        if any(size <= 0 or size % 2 == 0 for size in reals(self, "kernel_size", sizes, 1, 2)):
             raise ConfigError(
                 f"GaussianBlur: kernel_size must be an odd and positive number, or two, not {kernel_size!r}"
             )
         self.kernel_size = sizes if len(sizes) == 2 else (sizes[0], sizes[0])
-        ends = sigma if isinstance(sigma, Sequence) else (sigma,)
-        if len(ends) not in (1, 2) or not 0.0 < ends[0] <= ends[-1]:
+        ends = reals(self, "sigma", sigma if isinstance(sigma, Sequence) else (sigma,), 1, 2)
+        if not 0.0 < ends[0] <= ends[-1]:
             raise ConfigError(f"GaussianBlur: sigma must be a positive number, or (min, max), not {sigma!r}")
-        self.sigma = [float(ends[0]), float(ends[-1])]
+        self.sigma = [ends[0], ends[-1]]
 
     @staticmethod
     def _read(t: Any) -> read.Arguments:
-        return {"kernel_size": read.wholes("kernel_size", t.kernel_size), "sigma": read.two("sigma", t.sigma)}
+        sizes = [read.index("kernel_size", size) for size in t.kernel_size]
+        return {"kernel_size": sizes, "sigma": read.two("sigma", t.sigma)}
 
 
 class RandomAdjustSharpness(Chance):
@@ -43,7 +46,7 @@ class RandomAdjustSharpness(Chance):
 
     def __init__(self, sharpness_factor: float, p: float = 0.5) -> None:
         super().__init__(p)
-        if not sharpness_factor >= 0:
+        if real(self, "sharpness_factor", sharpness_factor) < 0:
             raise ConfigError(
                 f"RandomAdjustSharpness: sharpness_factor must not be negative, but is {sharpness_factor!r}"
             )
@@ -52,6 +55,8 @@ class RandomAdjustSharpness(Chance):
     @staticmethod
     def _read(t: Any) -> read.Arguments:
         factor = read.number("sharpness_factor", t.sharpness_factor)
+        if factor > 1e30:
+            raise read.Wrong(f"sharpness_factor cannot be {factor}", "give a number from 0 to 1e30")
         return {"sharpness_factor": factor, "p": read.number("p", t.p)}
 
 
@@ -80,13 +85,14 @@ class RandomErasing(Chance):
                 f"RandomErasing: value must be a number, one for each channel, or 'random', not {value!r}"
             )
         for name, ends in (("scale", scale), ("ratio", ratio)):
-            if not isinstance(ends, Sequence) or len(ends) != 2 or ends[0] > ends[1]:
+            low, high = reals(self, name, ends, 2)
+            if low > high:
                 raise ConfigError(f"RandomErasing: {name} must be two numbers, the smaller first, not {ends!r}")
         if scale[0] < 0 or scale[1] > 1:
             raise ConfigError(f"RandomErasing: scale must be between 0 and 1, not {scale!r}")
         self.scale = scale
         self.ratio = ratio
-        self.value = None if isinstance(value, str) else _each(value)  # as torchvision.transforms.v2's has it
+        self.value = None if isinstance(value, str) else self._each(value)  # as torchvision.transforms.v2's has it
         self.inplace = inplace
 
     @staticmethod
@@ -99,6 +105,5 @@ class RandomErasing(Chance):
             "value": value,
         }
 
-
-def _each(value: float | Sequence[float]) -> list[float]:
-    return [float(v) for v in value] if isinstance(value, Sequence) else [float(value)]
+    def _each(self, value: float | Sequence[float]) -> list[float]:
+        return [real(self, "value", v) for v in (value if isinstance(value, Sequence) else (value,))]

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import _parameters as read
 from .._errors import ConfigError
-from ._base import Chance, Transform
+from ._base import Chance, Transform, real, reals
 
 _Fill = float | Sequence[float] | dict[Any, Any] | None
 _Mode = str | int | enum.Enum
@@ -73,10 +73,10 @@ class RandomAffine(_Warp):
         center: Sequence[float] | None = None,
     ) -> None:
         self.degrees = _angles(self, "degrees", degrees, 2)
-        if translate is not None and not (len(translate) == 2 and all(0.0 <= part <= 1.0 for part in translate)):
+        if translate is not None and not all(0.0 <= part <= 1.0 for part in reals(self, "translate", translate, 2)):
             raise ConfigError(f"RandomAffine: translate must be two numbers from 0 to 1, not {translate!r}")
         self.translate = translate
-        if scale is not None and not (len(scale) == 2 and all(factor > 0 for factor in scale)):
+        if scale is not None and not all(factor > 0 for factor in reals(self, "scale", scale, 2)):
             raise ConfigError(f"RandomAffine: scale must be two positive numbers, not {scale!r}")
         self.scale = scale
         self.shear = None if shear is None else _angles(self, "shear", shear, 2, 4)
@@ -105,7 +105,7 @@ class RandomPerspective(Chance, _Warp):
         fill: _Fill = 0,
     ) -> None:
         super().__init__(p)
-        if not 0 <= distortion_scale <= 1:
+        if not 0 <= real(self, "distortion_scale", distortion_scale) <= 1:
             raise ConfigError(
                 f"RandomPerspective: distortion_scale must be a number from 0 to 1, not {distortion_scale!r}"
             )
@@ -128,7 +128,7 @@ def _angles(owner: Transform, name: str, value: float | Sequence[float], *length
     if not isinstance(value, Sequence) or len(value) not in lengths:
         wanted = " or ".join(map(str, lengths))
         raise ConfigError(f"{type(owner).__name__}: {name} must be one number or {wanted}, not {value!r}")
-    return [float(end) for end in value]
+    return [real(owner, name, end) for end in value]
 
 
 def _center(owner: Transform, center: Sequence[float] | None) -> Sequence[float] | None:
