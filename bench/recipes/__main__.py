@@ -218,7 +218,7 @@ def where(runs: Runs, recipe: str) -> Iterator[str]:
 
 def document(beside: Beside, machine: dict[str, Any]) -> dict[str, Any]:
     args = beside.args
-    verdicts = {}
+    verdicts: dict[str, dict[str, Any]] = {}
     for recipe, side, verdict in beside.verdicts():
         if verdict:
             verdicts.setdefault(recipe, {})[side] = {

@@ -23,7 +23,7 @@ class SmallNet(nn.Sequential):
         super().__init__(*layers, nn.Linear(hidden or before, outputs))
 
 
-class SmallViT(VisionTransformer):
+class SmallViT(VisionTransformer):  # type: ignore[misc, unused-ignore]
     """torchvision's, of two layers, with patches of an eighth of the side."""
 
     def __init__(self, classes: int, size: int) -> None:

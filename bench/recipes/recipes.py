@@ -66,7 +66,7 @@ def _vit(size: int, plain: bool) -> Any:
 
 
 def _deit(size: int, plain: bool) -> Any:
-    from timm.data import create_transform
+    from timm.data import create_transform  # type: ignore[import-not-found, unused-ignore]
 
     if plain:
         return create_transform(size, is_training=True, color_jitter=None, interpolation="bicubic")
@@ -83,7 +83,7 @@ def _deit(size: int, plain: bool) -> Any:
 
 
 def _timm(size: int, plain: bool) -> Any:
-    from timm.data import create_transform
+    from timm.data import create_transform  # type: ignore[import-not-found, unused-ignore]
 
     jitter = None if plain else 0.4
     return create_transform(size, is_training=True, color_jitter=jitter, interpolation="bicubic")
@@ -106,13 +106,13 @@ def _mixup_cutmix(classes: int) -> Any:
 
 def _timms_mixup(classes: int) -> Any:
     """DeiT's; its loop calls it with the batch."""
-    from timm.data import Mixup
+    from timm.data import Mixup  # type: ignore[import-not-found, unused-ignore]
 
     return Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=classes)
 
 
 def _cross_entropy(smoothing: float) -> Callable[[torch.nn.Module, Any, torch.Tensor], torch.Tensor]:
-    found = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
+    found: Callable[[Any, Any], torch.Tensor] = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
 
     def loss(model: torch.nn.Module, images: Any, labels: torch.Tensor) -> torch.Tensor:
         return found(model(images), labels)

@@ -120,7 +120,7 @@ def train(options: Options, loader: Any, classes: int) -> Iterator[Step]:
             images, labels = mix(images, labels)
         loss = recipe.loss(model, images, labels)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         yield Step(loss.item(), len(labels), waited, time.thread_time() - cpu)
