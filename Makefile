@@ -37,7 +37,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment augment-sheet doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks webp-fuzz
+.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes augment-sheet doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks webp-fuzz
 
 demo: setup engine
 	@build/stoker demo
@@ -385,6 +385,12 @@ bench-augment: engine venv
 	@test -n "$(DATA)" || { echo "usage: make bench-augment DATA=folder-of-jpegs"; exit 2; }
 	$(PYTHON) bench/setup.py own dali kornia
 	$(VENV)/python -m bench.augment --data "$(DATA)" --out build/bench-augment.json
+
+# Whole training recipes beside torchvision's own pipeline; fifteen minutes on a machine that does nothing else.
+bench-recipes: engine venv
+	@test -n "$(DATA)" || { echo "usage: make bench-recipes DATA=folder-of-jpegs"; exit 2; }
+	$(PYTHON) bench/setup.py timm
+	$(VENV)/python -m bench.recipes --data "$(DATA)" --out build/bench-recipes.json
 
 # Each operation beside torchvision's, with the same choices, on the photographs of testdata.
 augment-sheet: engine venv

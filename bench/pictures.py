@@ -65,14 +65,16 @@ def find(data: Path) -> list[tuple[str, Path]]:
     return named
 
 
-def build(data: Path, samples: int, batch: int) -> Tree:
+def build(data: Path, samples: int, batch: int, named: list[tuple[str, Path]] | None = None) -> Tree:
+    """named: (class, picture), if the classes are not find's."""
     data = data.resolve()
     if not data.is_dir():
         raise SystemExit(f"{data}: no such folder")
-    named = find(data)
+    named = named or find(data)
     sizes = [path.stat().st_size for _, path in named]
     copies = -(-(samples + SLACK_BATCHES * batch) // len(named))
-    key = hashlib.sha256(repr((str(data), copies, [str(p) for _, p in named], sizes)).encode()).hexdigest()[:16]
+    what = (str(data), copies, [(name, str(path)) for name, path in named], sizes)
+    key = hashlib.sha256(repr(what).encode()).hexdigest()[:16]
     root = cache_dir() / key
     tree = Tree(root / "train", len(named), copies * len(named), sum(sizes) / len(sizes))
     if not (root / "complete").exists():

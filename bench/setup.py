@@ -31,6 +31,8 @@ PACKAGES = {
     "own": ("albumentations==2.0.8", "opencv-python-headless==5.0.0.93", "tokenizers==0.23.3", "numpy==2.4.6"),
     # One of bench.augment's; torch is borrowed from .venv.
     "kornia": ("kornia==0.9.0", "kornia_rs==0.2.0", "numpy==2.4.6"),
+    # Of bench.recipes; torch is borrowed from .venv. timm posterizes to 0 bits, which Pillow 13 refuses.
+    "timm": ("timm==1.0.31", "safetensors==0.8.0", "pillow==12.3.0"),
     # It is compiled here: Debian's libopencv-dev, libturbojpeg0-dev, pkg-config and g++ must be there.
     "ffcv": ("ffcv==1.0.2", "torch==2.15.0", "torchvision==0.29.2", "numpy==2.4.6", "pillow"),
 }
@@ -53,14 +55,15 @@ print(dali.__version__)
     "spdl": "import spdl.io; spdl.io.demux_image; import importlib.metadata as m; print(m.version('spdl'))",
     "own": "import albumentations, cv2, tokenizers, torch; print(albumentations.__version__)",
     "kornia": "import kornia, torch; kornia.enhance.invert(torch.ones(1, 3, 2, 2)); print(kornia.__version__)",
+    "timm": "from timm.data import create_transform; import timm; print(timm.__version__)",
     "ffcv": "import ffcv.writer, ffcv.loader, importlib.metadata as m; print(m.version('ffcv'))",
 }
 
 
 # Peers that use the packages of the project's .venv besides their own.
-BORROWS = ("own", "kornia")
+BORROWS = ("own", "kornia", "timm")
 # Peers of which only the packages named are installed: what else they need is borrowed.
-ALONE = ("kornia",)
+ALONE = ("kornia", "timm")
 _SITE = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
 
 

@@ -46,7 +46,9 @@ _SETTLED = frozenset(  # operations that draw nothing, and may come before it
 )
 
 # Operations that move no pixels: the engine does them to floats of which some were erased.
-_STILL = frozenset("ToImage PILToTensor ToTensor ToDtype ConvertImageDtype Normalize RandomErasing Identity".split())
+_STILL = frozenset(
+    "ToImage PILToTensor ToTensor ToPureTensor ToDtype ConvertImageDtype Normalize RandomErasing Identity".split()
+)
 
 # How deep lists, Compose and other holders may be nested; the engine has the same limit.
 _DEEPEST = 32

@@ -25,6 +25,7 @@ from ._compile import (
     _changed,
     _is_ours,
     _is_torchvision,
+    _name_of,
     _one,
     flat,
     leaves,
@@ -106,7 +107,8 @@ class Tail:
         if views_of(step) is not None:
             return self._why_views(step)
         problems = Problems("")
-        if _timm.known(type(step)) and not _one(step, "transform", problems) and problems:
+        known = _timm.known(type(step)) or _name_of(type(step)) is not None
+        if known and not _one(step, "transform", problems) and problems:
             return f"transform {problems._found[0][0].removeprefix('transform: ')}"
         if type(step).__name__ == "Lambda" and hasattr(step, "lambd"):
             return f"transform Lambda of {called(step.lambd)} is not known"
