@@ -192,7 +192,7 @@ func TestTransformsOfALaterVersion(t *testing.T) {
 			t.Errorf("%s %s: opened", c.transform, c.mix)
 			continue
 		}
-		for _, word := range append(c.words, "this is stoker "+stoker.Version()) {
+		for _, word := range append(c.words, "a later version of stoker may have more") {
 			if !strings.Contains(err.Error(), word) {
 				t.Errorf("%s %s: %v does not say %q", c.transform, c.mix, err, word)
 			}

@@ -42,7 +42,6 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
-	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 //go:embed VERSION
@@ -50,8 +49,6 @@ var version string
 
 // Version is the version of this module, "0.1.0".
 func Version() string { return strings.TrimSpace(version) }
-
-func init() { transform.Version = Version() }
 
 // Error is the only error type of this package; errors.As finds it.
 type Error = errs.Error

@@ -86,11 +86,11 @@ func (a *arguments) checkNames(known []string) {
 	}
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		hint := "it has no arguments" + inThisVersion()
+		hint := "it has no arguments" + later
 		if near := errs.Nearest(name, known); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		} else if len(known) > 0 {
-			hint = "it has " + strings.Join(known, ", ") + inThisVersion()
+			hint = "it has " + strings.Join(known, ", ") + later
 		}
 		a.wrong(hint, "unknown argument %q", name)
 	}

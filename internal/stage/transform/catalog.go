@@ -80,20 +80,11 @@ func unknownOperation(all []descriptor, name string) *problem {
 		}
 		hint += " " + n
 	}
-	return problemf(hint+inThisVersion(), "operation %q is not implemented", name)
+	return problemf(hint+later, "operation %q is not implemented", name)
 }
 
-// Version is the version of stoker, for advice about what only a later one may have. Package
-// stoker sets it when the program starts.
-var Version string
-
-// inThisVersion ends advice on what a Spec names that is not there.
-func inThisVersion() string {
-	if Version == "" {
-		return ""
-	}
-	return "; this is stoker " + Version + ", and a later version may have more"
-}
+// later ends advice on what a Spec names that is not there.
+const later = "; a later version of stoker may have more, and stoker version says which this is"
 
 // Wasted finds, among operations as they are written, one that gives the same
 // result in every epoch and comes after a random one with which it could be

@@ -90,7 +90,7 @@ func (m *Mix) total() (sum float64) {
 // one adds MixUp or CutMix.
 func (m *Mix) one(op Op, weight float64) []problem {
 	if op.Name != mixUp && op.Name != cutMix {
-		hint := "batches are mixed by MixUp, CutMix, or a RandomChoice of these; other transforms belong to a field" + inThisVersion()
+		hint := "batches are mixed by MixUp, CutMix, or a RandomChoice of these; other transforms belong to a field" + later
 		if near := errs.Nearest(op.Name, []string{mixUp, cutMix, randomChoice}); near != "" {
 			hint = fmt.Sprintf("did you mean %s?", near)
 		}
