@@ -338,3 +338,17 @@ def test_lightning_with_two_processes(folder: Path, tmp_path: Path) -> None:
             _, trainers, ours, ids = line.split(maxsplit=3)
             seen.setdefault((int(trainers), int(ours)), []).extend(json.loads(ids))
     assert {epochs: sorted(ids) for epochs, ids in seen.items()} == {(e, e): [*range(N)] for e in range(3)}
+
+
+def test_moves_keep_what_is_known_of_a_batch(folder: Path) -> None:
+    from accelerate.utils import send_to_device
+    from lightning.fabric.utilities.apply_func import move_data_to_device
+
+    for move in (move_data_to_device, send_to_device):
+        for batch in loader_of(folder):
+            there = move(batch, torch.device("meta"))
+            assert there[0].device.type == "meta"
+            assert type(there) is type(batch)
+            assert torch.equal(there.ids, batch.ids)
+            assert torch.equal(there.valid, batch.valid)
+            assert (there.epoch, there.step, there.bad) == (batch.epoch, batch.step, [])
