@@ -389,6 +389,29 @@ def augment_loaders_table(results: Results) -> str:
     return markdown(names, (row(one) for one in part["rows"] if one["per_cpu"]))
 
 
+def recipes_table(results: Results) -> str:
+    """Whole training recipes: how far the loss curves are apart, and the rates of both loaders."""
+    part = results["recipes.json"]
+    value = part["figures"]
+    where = {run["recipe"]: run["where"] for run in part["runs"] if run["pipeline"] == "stoker"}
+
+    def rates(name: str, unit: str) -> str:
+        ours, theirs = (value[f"{name} {one}, {unit}"] for one in ("stoker", "torch"))
+        return f"{ours:,.0f} and {theirs:,.0f}, {value[f'{name} over torch, {unit}']:.2f}x"
+
+    def row(name: str) -> list[str]:
+        apart = [f"{value[f'{of}, distance over spread']:.2f}" for of in (name, f"{name} control")]
+        return [name, where[name], *apart, rates(name, "images/s"), rates(name, "images/CPU-s")]
+
+    return markdown(
+        (
+            *("recipe", "stoker's samples by", "curves apart, in spreads of seeds", "the control"),
+            *("images/s of the loop, stoker and torch", "images per CPU-second of loading, stoker and torch"),
+        ),
+        map(row, where),
+    )
+
+
 TABLES: dict[str, Callable[[Results], str]] = {
     "compare": compare_table,
     "tokens": tokens_table,
@@ -398,6 +421,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "chunks": chunks_table,
     "augment": augment_table,
     "augment-loaders": augment_loaders_table,
+    "recipes": recipes_table,
 }
 
 
