@@ -24,7 +24,7 @@ func MixUp(data []byte, size, bytes int, rows []int32, lambda float64) error {
 
 func checkRows(data []byte, size int, rows []int32) error {
 	for _, r := range rows {
-		if r < 0 || int64(r+1)*int64(size) > int64(len(data)) {
+		if r < 0 || (int64(r)+1)*int64(size) > int64(len(data)) {
 			return JobError(fmt.Sprintf("row %d of %d bytes is not in %d bytes", r, size, len(data)))
 		}
 	}
