@@ -28,7 +28,7 @@ typedef struct stk_lane stk_lane;
 enum { STK_OK, STK_FORMAT, STK_UNSUPPORTED, STK_MEMORY, STK_ELSEWHERE, STK_TRAILING };
 // The filters, numbered as in Go.
 enum { STK_BILINEAR, STK_NEAREST, STK_BICUBIC, STK_NEAREST_EXACT };
-enum { STK_MAX_PASS = 64, STK_MAX_OP = 128, STK_MAX_ERASED = 32, STK_SLACK = 128, STK_MSG = 256 };
+enum { STK_MAX_PASS = 64, STK_MAX_OP = 160, STK_MAX_ERASED = 32, STK_SLACK = 128, STK_MSG = 256 };
 
 // The colours, numbered as in Go, and luma among them.
 enum {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
 // opsOf reads operations as a Spec writes them.
@@ -210,6 +211,24 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := Compile("rgb", nil, "nwhc"); err == nil || !strings.Contains(err.Error(), `unknown layout "nwhc"`) {
 		t.Errorf("layout: %v", err)
+	}
+}
+
+// TestLongestPrograms: the kernel can do every program that is not refused.
+func TestLongestPrograms(t *testing.T) {
+	lane := NewLane()
+	defer lane.Close()
+	for op, most := range map[string]int{
+		`{"op":"RandomPhotometricDistort","p":1}`:                                         mostOps,
+		`{"op":"ColorJitter","brightness":0.5,"contrast":0.5,"hue":0.1}`:                  mostOps,
+		`{"op":"RandomErasing","p":1},{"op":"GaussianBlur","kernel_size":3}`:              mostOps / 2,
+		`{"op":"RandomErasing","p":1},{"op":"ColorJitter","contrast":0.5}`:                mostOps / 2,
+		`{"op":"RandomZoomOut","p":1,"side_range":[1,1.1]},{"op":"CenterCrop","size":50}`: 7,
+	} {
+		p := mustCompile(t, "rgb", opsOf(t, "["+strings.Repeat(op+",", most-1)+op+"]"), "")
+		if _, _, err := tried(p, lane, readSource(t, "wide.png"), rng.Sample(1, 0, 1)); err != nil {
+			t.Errorf("%d times %s: %v", most, op, err)
+		}
 	}
 }
 
