@@ -143,7 +143,7 @@ func (p *planner) apart() error {
 
 // whole begins a pass of a step that reads the whole picture.
 func (p *planner) whole(s *Step) error {
-	if q := &p.pass[p.n]; p.n > 0 || p.jpeg || *q != fresh(q.sw, q.sh, q.cIn) {
+	if q := &p.pass[p.n]; p.n == 0 && p.jpeg || *q != fresh(q.sw, q.sh, q.cIn) {
 		if err := p.next(); err != nil {
 			return err
 		}
