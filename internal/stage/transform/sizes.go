@@ -23,7 +23,7 @@ func stretched(r [2]float64, u float32) float32 {
 	return float32(r[0]) + float32(u*float32(r[1]-r[0]))
 }
 
-// truncated is n * by as a whole number, at most one that no side may have.
+// truncated is n * by as a whole number. Too large ones become one that is refused too.
 func truncated(n int, by float32) int {
 	return int(min(float32(n)*by, 2*mostSide))
 }
