@@ -61,9 +61,14 @@ func (o *recolour) choose(key rng.Key, _ extent) (choice, *errs.Error) {
 }
 
 func (o *recolour) do(r *run, c choice) *errs.Error {
-	if c[0] != 0 {
-		r.chain.Apply(o.step)
+	if c[0] == 0 {
+		return nil
 	}
+	step := o.step
+	if step.Op == kernel.OpSolarize {
+		step.N = max(0, float64(float32(step.N))) // torch compares in float32; all that is below 0 inverts every byte
+	}
+	r.chain.Apply(step)
 	return nil
 }
 
