@@ -182,10 +182,13 @@ func buildColorJitter(a *arguments, number uint64) operation {
 	return o
 }
 
+// mostFactor bounds factors of brightness, contrast, saturation and sharpness. It is the kernel's.
+const mostFactor = 1e30
+
 // around reads a range of ColorJitter: a number d for 1 - d to 1 + d (hue: -d to d), or
 // both ends.
 func (a *arguments) around(name string, hue bool) [2]float64 {
-	centre, least, most, wanted := 1.0, 0.0, math.Inf(1), "a number that is not negative, or two, the smaller first"
+	centre, least, most, wanted := 1.0, 0.0, mostFactor, "a number that is not negative, or two, the smaller first, at most 1e30"
 	if hue {
 		centre, least, most, wanted = 0, -0.5, 0.5, "a number from 0 to 0.5, or two from -0.5 to 0.5, the smaller first"
 	}
@@ -199,7 +202,6 @@ func (a *arguments) around(name string, hue bool) [2]float64 {
 		if !hue {
 			r[0] = max(r[0], 0)
 		}
-		least = max(least, centre-math.Abs(centre-least))
 	case 2:
 		r = [2]float64{v[0], v[1]}
 	}

@@ -142,6 +142,8 @@ func TestRefused(t *testing.T) {
 		{"rgb", `["ToTensor",{"op":"RandomOrder","transforms":["RandomVerticalFlip",{"op":"RandomApply","transforms":["RandomErasing"]}]}]`, `move RandomErasing after RandomVerticalFlip`},
 		{"rgb", `["ToTensor","RandomErasing",{"op":"ToDtype","dtype":"uint8","scale":true}]`, `float32 can become uint8 only if`},
 		{"rgb", `[{"op":"ColorJitter","brightness":-1}]`, `brightness must be a number that is not negative`},
+		{"rgb", `[{"op":"ColorJitter","brightness":1e31}]`, `the smaller first, at most 1e30, not 1e31`},
+		{"rgb", `[{"op":"RandomPhotometricDistort","contrast":[0,1e31]}]`, `at most 1e30, not [0,1e31]`},
 		{"rgb", `[{"op":"ColorJitter","contrast":[2,1]}]`, `contrast must be a number that is not negative, or two, the smaller first`},
 		{"rgb", `[{"op":"ColorJitter","saturation":[-1,1]}]`, `saturation must be`},
 		{"rgb", `[{"op":"ColorJitter","hue":0.6}]`, `hue must be a number from 0 to 0.5, or two from -0.5 to 0.5`},

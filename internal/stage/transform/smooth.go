@@ -105,7 +105,7 @@ func buildAdjustSharpness(a *arguments, number uint64) operation {
 	const wanted = "a number from 0 to 1e30"
 	o := &sharpness{p: a.probability(0.5), number: number}
 	if n := a.numbers("sharpness_factor", wanted); a.required("sharpness_factor", wanted) && len(n) == 1 {
-		if o.factor = n[0]; !(n[0] >= 0 && n[0] <= 1e30) {
+		if o.factor = n[0]; !(n[0] >= 0 && n[0] <= mostFactor) {
 			a.wrong("", "sharpness_factor must be %s, not %v", wanted, n[0])
 		}
 	}
