@@ -10,13 +10,13 @@ import (
 // and OpSum, the last, gives the sum. Weights and sum are float32, products are rounded
 // before they are added, and the fraction of the sum is cut off: torchvision's AugMix.
 //
-// All pictures of a sum have the size and the channels of the one that was kept. A sum cannot
-// contain another sum.
+// All pictures of a sum have the size and the channels of the one that was kept. Sums do not
+// nest.
 
 // summing reports whether the step is one of this file.
 func (o Op) summing() bool { return o >= OpKeep && o <= OpSum }
 
-// sumCheck finds steps of sums in places where they make no sense.
+// sumCheck finds steps of sums in a wrong order.
 type sumCheck struct {
 	open bool
 	w, h int

@@ -6,10 +6,10 @@ import "fmt"
 // the pixels at each distance from it, on both sides.
 type gauss []uint32
 
-// gaussian is the weights of a blur over size pixels. next is the weight of the next pixel
-// by that of the pixel itself, q: those at distance i have q^(i*i). Their sums from the
-// middle on are rounded, so that they are 65536 together; what is left of those far out
-// is left out. The one weight of 65536, alone, is 65535 to fit into 16 bits.
+// gaussian is the weights of a blur over size pixels. next, q, is the weight of the next
+// pixel divided by that of the pixel itself; at distance i it is q^(i*i). The running sums
+// from the middle on are rounded, not the weights, so that these add up to 65536. Weights far
+// out that round to nothing are left out. A single weight is 65535, to fit into 16 bits.
 func gaussian(size int, next float64) gauss {
 	at, factor, all := 1.0, next, 0.5
 	for range size / 2 {
@@ -32,8 +32,8 @@ func gaussian(size int, next float64) gauss {
 	return g
 }
 
-// mostPairs is the reach up to which products are cut to 128ths before they are added: 16
-// bits are enough then. It is STK_BLUR_REACH.
+// mostPairs is the reach up to which products are cut to 128ths before they are added, so
+// that 16 bits are enough. It is STK_BLUR_REACH.
 const mostPairs = 62
 
 // sum is the weighted sum of values in 128ths; at returns the value at a distance.
@@ -63,9 +63,8 @@ func (g gauss) cut() int {
 	return 0
 }
 
-// blur is torchvision's gaussian_blur over w x h pixels, to the nearest level but for 1:
-// along the rows, then along the columns, in 128ths. Beyond the edges the picture is
-// reflected.
+// blur is torchvision's gaussian_blur over s.W x s.H pixels, within 1 level: along the rows,
+// then along the columns, in 128ths. Beyond the edges the picture is reflected.
 func blur(p Pixels, s *Step) Pixels {
 	q := newPixels(p.W, p.H, p.C)
 	gx, gy := gaussian(s.W, s.N), gaussian(s.H, s.N)
@@ -101,5 +100,5 @@ func (s *Step) checkBlur(w, h int) error {
 	return nil
 }
 
-// leaves reports whether a blur changes nothing: the next pixels' weights round to nothing.
+// leaves reports whether a blur changes nothing: the weight of the next pixel rounds to 0.
 func (s *Step) leaves() bool { return s.W == 1 && s.H == 1 || s.N < 0x1p-17 }

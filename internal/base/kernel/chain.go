@@ -3,12 +3,11 @@ package kernel
 // Which steps may change places, become one, or be left out is decided in this
 // file and nowhere else. Each rule keeps every pixel, to the bit:
 //
-//   - A crop moves in front of crops, flips, greys and colours that need nothing of other
-//     pixels, and of a pad as far as the
-//     padding that is left can still be made from the pixels that are left: it
-//     always can for constant padding and edges unless only padding is left, for
-//     reflections only if no padding is left. Never in front of a resize, which
-//     reads beyond the region.
+//   - A crop moves in front of crops, flips, greys, and colours that depend on no other
+//     pixels. It moves in front of a pad as far as the padding that is left can still be
+//     made from the pixels that are left: always for constant padding and edges, unless
+//     only padding is left; for reflections only if no padding is left. It never moves in
+//     front of a resize, which reads beyond the region.
 //   - Two crops are one. A flip cancels the same flip with only other flips and
 //     greys between. Grey after grey is one.
 //   - A flip moves in front of a pad and of a crop, never of a resize: resampling

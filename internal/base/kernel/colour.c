@@ -139,7 +139,7 @@ void stk_colour_begin(stk_lane *l, const stk_pass *p) {
   }
 }
 
-// gray makes luma of a row, in as many planes.
+// gray makes luma of a row, in c_out planes.
 static void gray(uint8_t *plane[3], int w, int c_in, int c_out) {
   uint8_t *y = plane[0];
   if (c_in == 3)

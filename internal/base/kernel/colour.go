@@ -215,8 +215,8 @@ func stretched(h *[256]int) (t [256]uint8) {
 	return t
 }
 
-// equalized is Pillow's table: the number of smaller values, of n, in steps of a 255th of
-// those that are below the greatest.
+// equalized is Pillow's table: the number of pixels of smaller values, of n pixels, in steps
+// of a 255th of those that do not have the greatest value.
 func equalized(h *[256]int, n int) (t [256]uint8) {
 	most := 255
 	for most > 0 && h[most] == 0 {
@@ -233,8 +233,8 @@ func equalized(h *[256]int, n int) (t [256]uint8) {
 	return t
 }
 
-// turnHue turns the hue of a pixel by so many sixths of a turn: from RGB to the hexagon
-// of hues and back, in which value and chroma stay.
+// turnHue turns the hue of a pixel, by sixths of a turn: from RGB to the hexagon of hues
+// and back. Value and chroma stay.
 func turnHue(out, in []byte, turn float32) {
 	r, g, b := int(in[0]), int(in[1]), int(in[2])
 	most, least := max(r, g, b), min(r, g, b)

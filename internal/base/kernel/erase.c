@@ -1,4 +1,4 @@
-// Erasing rectangles of what a pass has written; erase.go is the twin.
+// Erasing rectangles of the rows that a pass has written; erase.go is the twin.
 #include "pass.h"
 #include "ticks.h"
 

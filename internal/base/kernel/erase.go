@@ -6,11 +6,12 @@ import (
 	"math"
 )
 
-// Erasing: a rectangle becomes one colour. OpErase does so to bytes at its place among the
-// steps; Output.Erased to a result of floats, whose numbers need not be those of bytes.
+// Erasing: a rectangle becomes one colour. OpErase erases bytes, at its place among the
+// steps. Output.Erased erases a result of floats, where the colour may be one that no byte
+// gives.
 
-// Erased is a rectangle of a result of floats: every pixel becomes Bias, or, with Noise,
-// Scale times a normal number more. The rectangle is in the result, and the normal numbers
+// Erased is a rectangle of a result of floats: every pixel becomes Bias, or, with Noise, Bias
+// plus Scale times a normal number. The rectangle is in the result, and the normal numbers
 // follow from Key, the position in the rectangle and the channel.
 type Erased struct {
 	X, Y, W, H  int

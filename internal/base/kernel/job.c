@@ -146,7 +146,7 @@ static void emit_colours(stk_lane *l, const stk_pass *p, const sink *k, int y, c
     memcpy(plane[0], row, w);
   else
     l->target->planes(row, plane[0], plane[1], plane[2], (int)w);
-  // What is not of one colour alone is counted as the first one's.
+  // Time that belongs to no single colour is counted as the first one's.
   const int first = p->nop ? p->op : p->needer;
   tock(l, &l->job.op[first].ns, since);
   c = stk_colour_row(l, plane, (int)w, c);

@@ -17,7 +17,7 @@ var ErrMemory = errors.New("out of memory for the picture")
 // maxSteps is the limit of steps in a job; maxSide is the limit of the width and height
 // that a resampling reads and a step makes, and so of the size of its tables.
 const (
-	maxSteps = 128
+	maxSteps = 160 // STK_MAX_OP
 	maxSide  = 1 << 20
 )
 

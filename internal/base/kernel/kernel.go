@@ -69,7 +69,7 @@ const (
 	OpSharpness // blends with the picture smoothed by 3 x 3: N of the picture, 1 - N of the other
 	OpBlur      // smooths by a Gaussian over W x H pixels, odd numbers; N is the weight of the next pixel by that of the pixel itself, e^(-1/(2 sigma^2))
 
-	OpErase // makes the box X, Y, W, H, which may be empty, one colour, Fill; see erase.go
+	OpErase // fills the box X, Y, W, H, which may be empty, with Fill; see erase.go
 
 	// Warps by Map, to W x H by Bilinear or Nearest, with Fill if Filled; see warp.go.
 	OpAffine

@@ -24,7 +24,7 @@ func MixUp(data []byte, size, bytes int, rows []int32, lambda float64) error {
 
 func checkRows(data []byte, size int, rows []int32) error {
 	for _, r := range rows {
-		if r < 0 || int64(r+1)*int64(size) > int64(len(data)) {
+		if r < 0 || (int64(r)+1)*int64(size) > int64(len(data)) {
 			return JobError(fmt.Sprintf("row %d of %d bytes is not in %d bytes", r, size, len(data)))
 		}
 	}
@@ -70,8 +70,7 @@ func mixFloats[T float32 | float64](data []T, size int, rows []int32, lambda, re
 	}
 }
 
-// Planes is how the pixels of a row are in memory: so many planes of Height x Width pixels of
-// Bytes each.
+// Planes is the layout of a row: Planes planes of Height x Width pixels of Bytes bytes.
 type Planes struct{ Planes, Height, Width, Bytes int }
 
 // CutMix copies a region, [x1, x2) and [y1, y2) of every plane, of each row of a batch from

@@ -3,8 +3,8 @@ package kernel
 import "math"
 
 // normals fills a row with normal numbers (mean 0, variance 1), by the number of the row
-// under a key. Numbers i of the first half, rounded up, and of the second are the pair i:
-// by Box and Muller, from two words of 32 bits, in float32, so that every processor gets
+// under a key. Number i of the first half, rounded up, and number i of the second are a pair,
+// made by Box and Muller from two words of 32 bits, in float32, so that every processor gets
 // the same. None is further than 5.77 from 0.
 //
 // Users keep runs by these numbers: testdata/noise.json locks them.
@@ -39,7 +39,7 @@ func scrambled(x uint32) uint32 {
 // pair is two normal numbers: the distance from 0 by a, the angle by b.
 func pair(a, b uint32) (x, y float32) {
 	r := float32(math.Sqrt(float64(float32(-2 * logOf(a>>9*2+1)))))
-	// The angle is that of an eighth of the circle, then of one of eight.
+	// The angle within an eighth of the circle; three bits say which eighth.
 	t := float32(float32(b>>9) * (math.Pi / 4 * 0x1p-23))
 	z := float32(t * t)
 	s := float32(float32(sinus(z)*float32(z*t)) + t)

@@ -6,8 +6,8 @@ import "fmt"
 
 // pass is the Go half of stk_pass: gray, box, mirror, resample, window,
 // mirror, gray, colours, pad. Without resample, the window is the box and only the
-// mirrors after it are used. A step that reads the whole picture takes the place of what
-// is before the second gray.
+// mirrors after it are used. A step that reads the whole picture takes the place of all
+// stages before the second gray.
 type pass struct {
 	sw, sh       int // the picture it reads
 	cIn, cOut    int
@@ -132,8 +132,8 @@ func (p *planner) fold(steps []Step) error {
 	return nil
 }
 
-// apart begins the next pass after a step that reads the whole picture, which makes all of
-// its result, as it is.
+// apart begins the next pass if this one has a step that reads the whole picture: such a step
+// cannot crop or mirror its result.
 func (p *planner) apart() error {
 	if p.pass[p.n].whole != 0 {
 		return p.next()
@@ -143,7 +143,7 @@ func (p *planner) apart() error {
 
 // whole begins a pass of a step that reads the whole picture.
 func (p *planner) whole(s *Step) error {
-	if q := &p.pass[p.n]; p.n > 0 || p.jpeg || *q != fresh(q.sw, q.sh, q.cIn) {
+	if q := &p.pass[p.n]; p.n == 0 && p.jpeg || *q != fresh(q.sw, q.sh, q.cIn) {
 		if err := p.next(); err != nil {
 			return err
 		}
@@ -156,8 +156,8 @@ func (p *planner) whole(s *Step) error {
 	return nil
 }
 
-// erase adds a box to those of the pass, of which each is one of its result: what comes
-// after it is in the next pass.
+// erase adds a box to those that the pass erases in its result, after everything else. Later
+// steps are in the next pass.
 func (p *planner) erase(s *Step) {
 	q := &p.pass[p.n]
 	if q.nerase == 0 {
@@ -273,7 +273,7 @@ func (p *planner) gray(s *Step) error {
 
 // colour adds a step to the colours of the pass. A pass with a pad colours what is inside
 // it, and one step needs numbers over all the pixels before it: both begin the next pass.
-// Flips and crops after colours are in front of them in the pass, which gives the same.
+// The pass flips and crops before its colours, with the same result.
 func (p *planner) colour(s *Step) error {
 	if p.pass[p.n].pad {
 		if err := p.next(); err != nil {

@@ -67,7 +67,7 @@ func stepScratch(w, h, c int, steps []Step) (n int64) {
 			w, h = s.W, s.H
 			n += rowScratch(w, 4, c)
 		case OpErase:
-			n += int64(w) * int64(h) * int64(c) // of the pass before what comes after it
+			n += int64(w) * int64(h) * int64(c) // the picture that the next pass reads
 		case OpAffine, OpPerspective:
 			n += int64(w) * int64(h) * int64(c)
 			w, h = s.W, s.H

@@ -28,7 +28,7 @@ typedef struct stk_lane stk_lane;
 enum { STK_OK, STK_FORMAT, STK_UNSUPPORTED, STK_MEMORY, STK_ELSEWHERE, STK_TRAILING };
 // The filters, numbered as in Go.
 enum { STK_BILINEAR, STK_NEAREST, STK_BICUBIC, STK_NEAREST_EXACT };
-enum { STK_MAX_PASS = 64, STK_MAX_OP = 128, STK_MAX_ERASED = 32, STK_SLACK = 128, STK_MSG = 256 };
+enum { STK_MAX_PASS = 64, STK_MAX_OP = 160, STK_MAX_ERASED = 32, STK_SLACK = 128, STK_MSG = 256 };
 
 // The colours, numbered as in Go, and luma among them.
 enum {
@@ -62,20 +62,19 @@ typedef struct {
   float grid[6], middle[2], half[2];
 } stk_map;
 
-// stk_op is one colour, or a step over the whole picture: n is the step's number, c the
-// channels that luma makes, w x h what a blur is over, or
-// at x, y what is erased.
+// stk_op is one colour, a step over the whole picture, or an erased box: n is the step's
+// number, c the channels that luma makes, w x h the size of a blur, or of the box at x, y.
 typedef struct {
   int32_t op, c, x, y, w, h;
   double n;
   uint8_t perm[4], fill[4];
-  int32_t with;                    // result: the op in whose table it is, itself if it is the first in it
-  int64_t ns;                      // result: of a timed job, its time; 0 if it is another op's
+  int32_t with;                    // result: the first op of the table that it is part of, which may be itself
+  int64_t ns;                      // result: of a timed job, its time; 0 if the first op has it
   stk_map warp;
 } stk_op;
 
-// stk_erased is a box of a result of floats: x, y, w, h. It becomes bias, or, with noise,
-// scale times a normal number more.
+// stk_erased is a box of a result of floats: x, y, w, h. It becomes bias, or, with noise, bias
+// plus scale times a normal number.
 typedef struct {
   int32_t box[4];
   int32_t noise, owner;
@@ -88,9 +87,9 @@ typedef struct {
 enum { STK_NEEDS_LUMA = 1, STK_NEEDS_RANGE = 2, STK_NEEDS_HISTOGRAM = 4 };
 
 // stk_pass is one pass over the pixels: gray, box, resample, window, flips, gray,
-// colours, pad, each of which is optional; or a step over the whole picture in the place
-// of what is before the second gray. The Go planner folds steps into as few passes as
-// give the same pixels.
+// colours, pad, each of which is optional. A step over the whole picture takes the place of
+// all stages before the second gray. The Go planner folds steps into as few passes as give
+// the same pixels.
 typedef struct {
   int32_t c_in, c_out;             // channels read and written
   int32_t gray_pre;                // 3 channels to 1 before the resampling

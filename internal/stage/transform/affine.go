@@ -218,8 +218,8 @@ func (o *randomPerspective) choose(key rng.Key, at extent) (choice, *errs.Error)
 	return c, nil
 }
 
-// do leaves a picture as it is that has no area, or of which three corners come onto one
-// line: torchvision fails there.
+// do leaves the picture unchanged if it has no area, or if three of its corners would be on
+// one line: torchvision fails there.
 func (o *randomPerspective) do(r *run, c choice) *errs.Error {
 	start := r.at().corners()
 	var end [4]point

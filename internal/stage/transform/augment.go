@@ -59,12 +59,12 @@ func (a augmentation) signed() bool { return a >= augShearX && a <= augSharpness
 type augmentations struct {
 	of     []augmentation
 	shear  float64
-	pixels float64    // translation: so many
-	share  float64    // and this share of the side
-	parts  float64    // divided by this number
+	pixels float64 // translation, at most: pixels + share * side / parts
+	share  float64
+	parts  float64
 	rotate float64    // degrees
-	factor float64    // brightness, colour, contrast, sharpness: change by as much
-	bits   [2]float64 // posterize: the most, and as many fewer
+	factor float64    // brightness, colour, contrast, sharpness: the largest change
+	bits   [2]float64 // posterize: the most bits, and how many fewer there may be
 }
 
 // magnitude is that of bin i of bins, before its sign, for a picture of the size.
@@ -156,8 +156,8 @@ func (o *augmenter) any(key rng.Key, draw uint64) augmentation {
 	return o.space.of[key.Intn(draw, int64(len(o.space.of)))]
 }
 
-// append adds an operation to l, whose count of operations is number at: by the magnitude
-// of a bin, negated if it may be, in half of all draws.
+// append adds an operation to l, and one to its count of operations, l[at]. The magnitude is
+// that of the bin; if it may be negative, it is in half of all draws.
 func (o *augmenter) append(l list, at int, a augmentation, bin, bins int, of extent, key rng.Key, draw uint64) list {
 	m := o.space.magnitude(a, bin, bins, of.size)
 	if m != 0 && a.signed() && key.Float64(draw) < 0.5 {
@@ -167,8 +167,8 @@ func (o *augmenter) append(l list, at int, a augmentation, bin, bins int, of ext
 	return append(l, float64(a), m)
 }
 
-// augment does the operations whose count is number at of the list, and returns where they
-// end.
+// augment does the operations of the run's list whose count is list[at], and returns where
+// they end.
 func (o *augmenter) augment(r *run, at int) int {
 	end := at + 1 + 2*int(r.list[at])
 	for i := at + 1; i < end; i += 2 {
@@ -220,8 +220,8 @@ func (o *augmenter) one(r *run, a augmentation, m float64) {
 	r.chain.Apply(step)
 }
 
-// shear is torchvision's affine with center=[0, 0] and a shear of so many degrees that their
-// tangent is x or y: the row, or the column, of the upper left corner stays.
+// shear is torchvision's affine with center=[0, 0] and the shear whose tangent is x or y: the
+// row, or the column, of the upper left corner stays.
 func (o *augmenter) shear(r *run, x, y float64) {
 	at := r.at().size
 	m := [6]float64{1, x, x * float64(at.h) / 2, y, 1, y * float64(at.w) / 2}
@@ -231,7 +231,7 @@ func (o *augmenter) shear(r *run, x, y float64) {
 	o.to(r, at.around(m, at), at)
 }
 
-// operations are those whose count is number at, for explanations, and where they end.
+// operations are those whose count is l[at], for explanations, and where they end.
 func (l list) operations(at int) (names []string, magnitudes []float64, end int) {
 	end = at + 1 + 2*int(l[at])
 	names, magnitudes = []string{}, []float64{}

@@ -23,7 +23,7 @@ type augMix struct {
 	alpha                  float64
 }
 
-// mixBins is how many magnitudes AugMix knows of each operation.
+// mixBins is how many magnitudes AugMix has for each operation.
 const mixBins = 10
 
 func describeAugMix() descriptor {
@@ -150,7 +150,7 @@ const gammaTries = 128
 //
 // u and v are 1 - Float64, which is never zero. Arithmetic is as in draw.go.
 func logGamma(k rng.Key, alpha float64) float64 {
-	const tiny = 0x1p-54 // for the one u of which the logarithm is 0
+	const tiny = 0x1p-54 // for u = 1, whose logarithm is 0
 	first := max(-log(1-k.Float64(0)), tiny)
 	if alpha == 1 {
 		return log(first)

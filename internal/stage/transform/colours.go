@@ -44,7 +44,7 @@ func describeRecolour(name string, op kernel.Op, param, example string) descript
 			case kernel.OpSharpness:
 				const wanted = "a number from 0 to 1e30"
 				if n := a.numbers(param, wanted); a.required(param, wanted) && len(n) == 1 {
-					if o.step.N = n[0]; !(n[0] >= 0 && n[0] <= 1e30) {
+					if o.step.N = n[0]; !(n[0] >= 0 && n[0] <= mostFactor) {
 						a.wrong("", "%s must be %s, not %v", param, wanted, n[0])
 					}
 				}
@@ -68,9 +68,14 @@ func (o *recolour) choose(key rng.Key, _ extent) (choice, *errs.Error) {
 }
 
 func (o *recolour) do(r *run, c choice) *errs.Error {
-	if c[0] != 0 {
-		r.chain.Apply(o.step)
+	if c[0] == 0 {
+		return nil
 	}
+	step := o.step
+	if step.Op == kernel.OpSolarize {
+		step.N = max(0, float64(float32(step.N))) // torch compares in float32; all that is below 0 inverts every byte
+	}
+	r.chain.Apply(step)
 	return nil
 }
 
@@ -187,10 +192,13 @@ func buildColorJitter(a *arguments, number uint64) operation {
 	return o
 }
 
+// mostFactor bounds factors of brightness, contrast, saturation and sharpness. It is the kernel's.
+const mostFactor = 1e30
+
 // around reads a range of ColorJitter: a number d for 1 - d to 1 + d (hue: -d to d), or
 // both ends.
 func (a *arguments) around(name string, hue bool) [2]float64 {
-	centre, least, most, wanted := 1.0, 0.0, math.Inf(1), "a number that is not negative, or two, the smaller first"
+	centre, least, most, wanted := 1.0, 0.0, mostFactor, "a number that is not negative, or two, the smaller first, at most 1e30"
 	if hue {
 		centre, least, most, wanted = 0, -0.5, 0.5, "a number from 0 to 0.5, or two from -0.5 to 0.5, the smaller first"
 	}
@@ -204,7 +212,6 @@ func (a *arguments) around(name string, hue bool) [2]float64 {
 		if !hue {
 			r[0] = max(r[0], 0)
 		}
-		least = max(least, centre-math.Abs(centre-least))
 	case 2:
 		r = [2]float64{v[0], v[1]}
 	}

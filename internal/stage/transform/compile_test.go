@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
 // opsOf reads operations as a Spec writes them.
@@ -141,6 +142,8 @@ func TestRefused(t *testing.T) {
 		{"rgb", `["ToTensor",{"op":"RandomOrder","transforms":["RandomVerticalFlip",{"op":"RandomApply","transforms":["RandomErasing"]}]}]`, `move RandomErasing after RandomVerticalFlip`},
 		{"rgb", `["ToTensor","RandomErasing",{"op":"ToDtype","dtype":"uint8","scale":true}]`, `float32 can become uint8 only if`},
 		{"rgb", `[{"op":"ColorJitter","brightness":-1}]`, `brightness must be a number that is not negative`},
+		{"rgb", `[{"op":"ColorJitter","brightness":1e31}]`, `the smaller first, at most 1e30, not 1e31`},
+		{"rgb", `[{"op":"RandomPhotometricDistort","contrast":[0,1e31]}]`, `at most 1e30, not [0,1e31]`},
 		{"rgb", `[{"op":"ColorJitter","contrast":[2,1]}]`, `contrast must be a number that is not negative, or two, the smaller first`},
 		{"rgb", `[{"op":"ColorJitter","saturation":[-1,1]}]`, `saturation must be`},
 		{"rgb", `[{"op":"ColorJitter","hue":0.6}]`, `hue must be a number from 0 to 0.5, or two from -0.5 to 0.5`},
@@ -210,6 +213,24 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := Compile("rgb", nil, "nwhc"); err == nil || !strings.Contains(err.Error(), `unknown layout "nwhc"`) {
 		t.Errorf("layout: %v", err)
+	}
+}
+
+// TestLongestPrograms: the kernel can do every program that is not refused.
+func TestLongestPrograms(t *testing.T) {
+	lane := NewLane()
+	defer lane.Close()
+	for op, most := range map[string]int{
+		`{"op":"RandomPhotometricDistort","p":1}`:                                         mostOps,
+		`{"op":"ColorJitter","brightness":0.5,"contrast":0.5,"hue":0.1}`:                  mostOps,
+		`{"op":"RandomErasing","p":1},{"op":"GaussianBlur","kernel_size":3}`:              mostOps / 2,
+		`{"op":"RandomErasing","p":1},{"op":"ColorJitter","contrast":0.5}`:                mostOps / 2,
+		`{"op":"RandomZoomOut","p":1,"side_range":[1,1.1]},{"op":"CenterCrop","size":50}`: 7,
+	} {
+		p := mustCompile(t, "rgb", opsOf(t, "["+strings.Repeat(op+",", most-1)+op+"]"), "")
+		if _, _, err := tried(p, lane, readSource(t, "wide.png"), rng.Sample(1, 0, 1)); err != nil {
+			t.Errorf("%d times %s: %v", most, op, err)
+		}
 	}
 }
 

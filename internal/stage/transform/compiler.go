@@ -86,8 +86,9 @@ func (c *compiler) find(name string) *descriptor {
 	return nil
 }
 
-// mostOps bounds the operations that a picture goes through: each gives the kernel at most two
-// steps and one pass over the picture, of which the kernel allows 64 and 15.
+// mostOps bounds the operations that a picture goes through, and mostSizeOps those of them that
+// change its size. An operation gives the kernel at most five steps (RandomPhotometricDistort)
+// and two passes over the picture, of which the kernel allows 160 and 64.
 const mostOps, mostSizeOps = 30, 15
 
 // checkCount notes programs that are too long for the kernel.

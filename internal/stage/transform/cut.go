@@ -12,8 +12,8 @@ import (
 //
 // Both halves may depend on one operation. If a conversion to floats is before the
 // cut, before takes it into account, because a fill after it is written in floats,
-// but delivers bytes, and after converts; so it is with floats that are erased. What a
-// container holds is not divided: a cut in it is in front of it.
+// but delivers bytes, and after converts. The same holds for the erasing of floats. What a
+// container holds is not divided: a cut in it is made before it.
 func (p *Program) Cut(n int) (before, after *Program) {
 	n = p.outside(n)
 	in := p.at

@@ -75,8 +75,8 @@ type operation interface {
 	canon(b []byte) []byte
 }
 
-// policy is an operation that does others: adds is the most of them. What it chooses is
-// as many numbers as it needs, which list appends to to; its choice has none.
+// policy is an operation that does others: adds is the most of them. It may choose any
+// number of numbers, which list appends to its argument; its choice has none.
 type policy interface {
 	operation
 	adds() int

@@ -12,11 +12,11 @@ import (
 //
 //   - The operations that draw, as their descriptors say, are numbered 0, 1, 2, ...
 //     in the order in which they are written, a container (RandomApply, RandomChoice,
-//     RandomOrder) before the operations in it, all of which have their numbers,
-//     whichever it does. Others have no number, so that adding a Normalize leaves every crop where it
+//     RandomOrder) before the operations in it. Each of these has a number, whether it is
+//     done or not. Others have none, so that adding a Normalize leaves every crop where it
 //     was. Operation n draws with key.With(n).
 //   - RandomApply, RandomGrayscale and the flips act if Float64(0) < p.
-//   - RandomChoice does the first part whose sum of the probabilities so far is above
+//   - RandomChoice does the first part up to which the sum of the probabilities is above
 //     Float64(0).
 //   - RandomOrder of n parts: Intn(0, n!) is the number of the order among all,
 //     sorted as texts are.

@@ -10,8 +10,8 @@ import (
 )
 
 // erasing is RandomErasing: a random box becomes one colour, or normal numbers. Bytes are
-// erased where the operation is written. Floats are erased in the result, whose numbers need
-// not be those of bytes: what moves pixels cannot come after it.
+// erased where the operation is written. Floats are erased in the result, because they may
+// get values that no byte gives: operations that move pixels cannot come after it.
 //
 // It acts if draw 0 is below p. Try t of 0 to 9 takes area, log ratio, top and left from
 // the draws 4t+1 to 4t+4. Draw 41 names the normal numbers, as kernel.Erased makes them.
@@ -150,8 +150,8 @@ type erasure struct {
 	owner uint8
 }
 
-// boxes is the erased boxes of a result of floats. Their values are converted as the picture
-// was converted after it.
+// boxes is the erased boxes of a result of floats. Their values go through the conversions
+// that came after the erasing.
 func (r *run) boxes() []kernel.Erased {
 	r.into = r.into[:0]
 	for _, e := range r.erased {

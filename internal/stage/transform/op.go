@@ -12,8 +12,8 @@ import (
 //
 //	{"op": "RandomResizedCrop", "size": [224, 224], "scale": [0.08, 1]}
 //
-// Compose and containers, such as RandomApply, have others under "transforms". Reading an Op checks only
-// this form; Compile checks names and arguments, all at once.
+// Compose and containers, such as RandomApply, have others under "transforms". Reading an Op
+// checks only this form; Compile checks names and arguments, all at once.
 type Op struct {
 	Name string
 	Args map[string]json.RawMessage

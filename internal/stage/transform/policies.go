@@ -17,8 +17,7 @@ func (o *augmenter) do(r *run, _ choice) *errs.Error {
 	return nil
 }
 
-// mostAdded bounds the operations that one policy may do: more are too long for the kernel
-// in any program.
+// mostAdded bounds the operations that one policy may do: no program may have more.
 const mostAdded = mostOps
 
 // randAugment is RandAugment. Draw 2i gives operation i, and draw 2i+1 its sign.
@@ -154,7 +153,7 @@ func (o *autoAugment) plan(k *known) (operation, *problem) { return o, o.check(k
 
 func (o *autoAugment) adds() int { return 2 }
 
-// autoBins is how many magnitudes AutoAugment knows of each operation.
+// autoBins is how many magnitudes AutoAugment has for each operation.
 const autoBins = 10
 
 func (o *autoAugment) list(key rng.Key, at extent, to list) list {

@@ -68,7 +68,7 @@ func (l *Lane) Shared(programs []*Program, keys []rng.Key, encoded []byte) bool 
 		most = max(most, l.Kernel.Scratch(&l.job, nil))
 	}
 	l.job = kernel.Job{}
-	if !l.jpeg { // other kinds are decoded as a whole, by anybody
+	if !l.jpeg { // other kinds are always decoded as a whole
 		return l.shareDecoded(encoded, first.gray, whole, most)
 	}
 	var once work
@@ -146,7 +146,7 @@ func (s *shared) has(value []byte, gray bool) bool {
 	return s.value != nil && s.gray == gray && len(s.value) == len(value) && unsafe.SliceData(s.value) == unsafe.SliceData(value)
 }
 
-// with is the smallest box with both; a box without pixels has none.
+// with is the smallest box that holds both; a box without pixels does not count.
 func (b box) with(o box) box {
 	if b.w == 0 {
 		return o

@@ -23,7 +23,7 @@ func stretched(r [2]float64, u float32) float32 {
 	return float32(r[0]) + float32(u*float32(r[1]-r[0]))
 }
 
-// truncated is n * by as a whole number, at most one that no side may have.
+// truncated is n * by as a whole number. Too large ones become one that is refused too.
 func truncated(n int, by float32) int {
 	return int(min(float32(n)*by, 2*mostSide))
 }
@@ -92,15 +92,13 @@ func describeRandomResize() descriptor {
 }
 
 func buildRandomResize(a *arguments) sizeLaw {
-	var l shorterEdge
-	for name, to := range map[string]*int{"min_size": &l.least, "max_size": &l.most} {
-		if !a.required(name, aSize) {
-			continue
+	read := func(name string) int {
+		if n := a.wholes(name, aSize, 1, mostSide); a.required(name, aSize) && len(n) == 1 {
+			return n[0]
 		}
-		if n := a.wholes(name, aSize, 1, mostSide); len(n) == 1 {
-			*to = n[0]
-		}
+		return 0
 	}
+	l := shorterEdge{read("min_size"), read("max_size")}
 	if l.least > 0 && l.most > 0 && l.most <= l.least {
 		a.wrong("sizes are drawn from min_size to max_size-1", "max_size (%d) must be greater than min_size (%d)", l.most, l.least)
 	}

@@ -218,6 +218,13 @@ func TestSizesAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, without %s", ops, err, want)
 		}
 	}
+	// Problems are in the order of the arguments, every time.
+	for range 20 {
+		_, err := Compile("rgb", []Op{{Name: "RandomResize"}}, "")
+		if err == nil || strings.Index(err.Error(), "min_size is missing") > strings.Index(err.Error(), "max_size is missing") {
+			t.Fatal(err)
+		}
+	}
 	var op Op
 	if err := json.Unmarshal([]byte(`{"op":"RandomZoomOut","fill":[1,2,3]}`), &op); err != nil {
 		t.Fatal(err)

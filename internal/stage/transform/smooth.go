@@ -41,8 +41,8 @@ func buildGaussianBlur(a *arguments, number uint64) operation {
 	return o
 }
 
-// small is what is wrong with pictures of s pixels, whose reflection would be too short:
-// torchvision refuses them too.
+// small says why pictures of s pixels are refused: they are too small to be reflected.
+// torchvision refuses them too. It is empty for others.
 func (o *blur) small(s size) (hint, what string) {
 	if o.over.w/2 < s.w && o.over.h/2 < s.h {
 		return "", ""
@@ -78,7 +78,7 @@ func (o *blur) do(r *run, c choice) *errs.Error {
 // nextWeight is the weight of a pixel beside another in a Gaussian.
 func nextWeight(sigma float64) float64 {
 	if sigma < 0.03 {
-		return 0 // less than exp can say
+		return 0 // exp is for arguments above -700
 	}
 	return exp(-1 / (2 * sigma * sigma))
 }

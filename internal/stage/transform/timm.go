@@ -10,8 +10,7 @@ import (
 )
 
 // The operations here are timm's own (timm.data.transforms), by its names: those of its
-// create_transform that torchvision does not have, and that draw nothing but what is
-// said here.
+// create_transform that torchvision does not have.
 
 // cropAndInterpolation is RandomResizedCropAndInterpolation with interpolation="random":
 // RandomResizedCrop, with bilinear or bicubic by draw 40, after those of the region.

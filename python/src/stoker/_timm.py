@@ -29,8 +29,8 @@ def known(cls: type) -> bool:
 
 
 def after(step: Any, state: str) -> str | None:
-    """What a picture ("pil", "bytes" or "floats") is after a step; None where timm does something else to such a
-    picture than the engine."""
+    """What a picture ("pil", "bytes" or "floats") is after a step; None if timm does something to such a picture that
+    the engine does not."""
     if state == "pil":
         return {"MaybeToTensor": "floats", "ToTensor": "floats", "MaybePILToTensor": "bytes", "ToNumpy": "bytes"}.get(
             type(step).__name__, "pil"

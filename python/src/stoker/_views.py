@@ -3,10 +3,10 @@
 views_of()  the transforms of the views that a stoker.transforms.Views makes, or a class like MoCo's TwoCropsTransform
 grouped()   fields and values of a batch, with the views of a picture as one list
 
-A class of somebody else's is recognised by what its ``__call__`` does, not by its name. Its code may use nothing but
-the object's own attributes and a few builtins, and may not store anything outside of its variables. Then it always does
-the same, and is run once, on a stand-in for the picture, with stand-ins for the transforms: if it returns a list of
-pictures that went through transforms and nothing else, these are the views. Everything else is Python.
+Any other class is recognised by what its ``__call__`` does, not by its name. Its code may use nothing but the object's
+own attributes and a few builtins, and may store only local variables. Then it always does the same, and is run once, on
+a stand-in for the picture, with stand-ins for the transforms: if it returns a list of pictures that went through
+transforms and nothing else, these are the views. Everything else runs in Python.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _DEEPEST = 8  # such objects in one another
 _LONGEST = 4096  # calls of transforms
 _BUILTINS = frozenset("append enumerate extend int len list range reversed tuple zip".split())
 _STORES = ("STORE_ATTR", "STORE_GLOBAL", "STORE_SUBSCR", "STORE_SLICE", "DELETE_", "IMPORT_", "RAISE_VARARGS")
-# Modules whose classes are known by name, or surely make no views.
+# Modules whose classes are known by name, or certainly make no views.
 _KNOWN = ("stoker", "torchvision", "albumentations", "PIL", "numpy", "builtins")
 
 
 class _Else(Exception):
-    """The object does something else than making views."""
+    """The object does something other than make views."""
 
 
 class _Seen:
@@ -118,7 +118,7 @@ def _function(cls: type) -> FunctionType | None:
 
 
 def _written(cls: type) -> set[str]:
-    """The names that a class and its bases define, but for object's."""
+    """The names that a class and its bases define, except object's."""
     return {name for base in cls.__mro__[:-1] for name in vars(base)}
 
 
