@@ -266,7 +266,7 @@ REFUSED: list[tuple[Any, str]] = [
         lambda: T.RandomChoice([T.MixUp(num_classes=3), T.CutMix(num_classes=3)], p=[1, -1]),
         "p must have no number below 0",
     ),
-    (lambda: v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)], p=[2, -1]), "p has -1"),
+    (lambda: v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)], p=[2, -1]), "none is negative"),
     (lambda: T.RandomChoice([T.MixUp(num_classes=3)], p=[1, 2]), "p has 2 numbers"),
 ]
 

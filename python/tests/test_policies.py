@@ -94,6 +94,21 @@ def test_what_was_changed_is_not_native(other: Callable[[], Any]) -> None:
         to_ops(other(), "here")
 
 
+def test_what_was_changed_in_a_class_is_not_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    v1 = needs("torchvision.transforms")
+    for cls, name, value in [
+        (v2.RandAugment, "_AUGMENTATION_SPACE", Mine._AUGMENTATION_SPACE),
+        (v1.RandAugment, "_augmentation_space", lambda self, bins, size: {}),
+        (v2.RandomInvert, "transform", lambda self, inpt, params: inpt),
+        (v1.RandomErasing, "get_params", staticmethod(lambda *args: (0, 0, 1, 1, args[0]))),
+    ]:
+        assert to_ops(cls(), "here")
+        with monkeypatch.context() as patched:
+            patched.setattr(cls, name, value)
+            with pytest.raises(ConfigError, match=f"of class {cls.__name__} was replaced"):
+                to_ops(cls(), "here")
+
+
 def test_v1_objects_are_read() -> None:
     v1 = needs("torchvision.transforms")
     for a, b in [

@@ -164,6 +164,9 @@ def _changed(transform: Any) -> str | None:
     for method in ("forward", "transform", "__call__", "_transform", "make_params", "get_params", "_call_impl"):
         if callable(own.get(method)) and hasattr(type(transform), method):
             return f"{method} of this {name} was replaced by Python code"
+    for method in ("forward", "transform", "_transform", "make_params", "get_params", "_get_params"):
+        if _is_torchvision(type(transform)) and read.foreign(getattr(type(transform), method, None)):
+            return f"{method} of class {name} was replaced by Python code"
     if any(own.get(hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
         return f"this {name} has a hook in Python"
     return None

@@ -17,6 +17,12 @@ _PIL_MODES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box",
 Arguments = dict[str, Any]
 
 
+def foreign(function: Any) -> bool:
+    """Whether a function in the place of one of torchvision's is not torchvision's or torch's own."""
+    module = getattr(getattr(function, "__func__", function), "__module__", None)
+    return callable(function) and isinstance(module, str) and module.split(".")[0] not in ("torchvision", "torch")
+
+
 class Wrong(Exception):
     """An argument that the engine does not have."""
 

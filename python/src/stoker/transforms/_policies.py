@@ -40,6 +40,10 @@ class _Policy(Transform):
         for name in _INSIDE:
             if name in vars(t):
                 raise read.Wrong(f"{name} of this object was replaced")
+            of_class = getattr(type(t), name, None)
+            inside = [make for make, _ in of_class.values()] if isinstance(of_class, dict) else [of_class]
+            if not isinstance(t, _Policy) and any(map(read.foreign, inside)):
+                raise read.Wrong(f"{name} of class {type(t).__name__} was replaced")
         out = read.interpolation(t)
         if out["interpolation"] not in ("nearest", "bilinear"):
             has = "the operations of policies have nearest and bilinear"
