@@ -367,7 +367,7 @@ def augment_table(results: Results) -> str:
         return "missing" if us is None else "below 1 us" if us < 1 else f"{us:,.0f} us"
 
     return markdown(
-        ("operation", "**stoker**", *(f"{said}; stoker over it" for said in peers.values())),
+        ("operation", "**stoker**", *(f"{said}; times stoker's" for said in peers.values())),
         ([f"`{name}`", own(name), *(cell(name, peer) for peer in peers)] for name in names),
     )
 

@@ -15,8 +15,8 @@ import (
 // torchvision wherever a place is halfway between two, up to half of the picture.
 //
 // torchvision samples a mask of ones beside the picture, and blends with the fill by it: a
-// pixel of which the part m is inside is m * (what is inside, with zeros around) + (1 - m) *
-// fill. So is this. Without a fill, it is what is inside, with zeros around.
+// pixel that is inside by the share m is m * (what is inside, with zeros around) + (1 - m) *
+// fill. This does the same. Without a fill, it is what is inside, with zeros around.
 
 // Map is where a pixel of the result comes from, in pixels from the corner of the picture:
 // the first pixel is at 1/2, 1/2. It has the order of torchvision's coefficients: the
@@ -56,7 +56,7 @@ func (s *Step) checkWarp(w, h int) error {
 
 // places computes where the pixels of a result come from. Exact ones count in whole
 // numbers of 2^-placeBits, and are linear; others are quotients of floats, and so are linear
-// ones of which the numbers are too large. Those of the nearest pixels, if they are linear,
+// ones with too large numbers. Those of the nearest pixels, if they are linear,
 // are float32.
 type places struct {
 	exact  bool

@@ -18,8 +18,10 @@ typedef struct {
   __m256i x[2], y[2];
 } block;
 
-static inline __m256i spread(int64_t at, int64_t step, int from) {
-  return _mm256_setr_epi64x(at + step * from, at + step * (from + 1), at + step * (from + 4), at + step * (from + 5));
+// spread wraps around: pixels past the end of a row may be anywhere, and are masked.
+static inline __m256i spread(int64_t from, int64_t by, uint64_t n) {
+  const uint64_t at = (uint64_t)from, step = (uint64_t)by;
+  return _mm256_setr_epi64x((int64_t)(at + step * n), (int64_t)(at + step * (n + 1)), (int64_t)(at + step * (n + 4)), (int64_t)(at + step * (n + 5)));
 }
 
 static inline __m256i place4(__m256d at, double scale, double rest, double off, __m256d part) {
@@ -131,7 +133,7 @@ static inline __attribute__((always_inline)) void row(const stk_warp *w, uint8_t
   uint8_t fill[32];
   for (int k = 0; k < 32; k++) fill[k] = m->fill[k % c];
   block b = {{spread(w->x, m->whole[0], 0), spread(w->x, m->whole[0], 2)}, {spread(w->y, m->whole[3], 0), spread(w->y, m->whole[3], 2)}};
-  const __m256i dx = _mm256_set1_epi64x(8 * m->whole[0]), dy = _mm256_set1_epi64x(8 * m->whole[3]);
+  const __m256i dx = _mm256_set1_epi64x((int64_t)(8 * (uint64_t)m->whole[0])), dy = _mm256_set1_epi64x((int64_t)(8 * (uint64_t)m->whole[3]));
   for (int i = 0; i < w->n; i += 8, out += 8 * c) {
     __m256i x, y;
     if (is_near && linear) {

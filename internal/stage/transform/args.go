@@ -262,7 +262,7 @@ func (a *arguments) mode() kernel.PadMode {
 // it is padded.
 type fill struct {
 	v    [3]float64
-	each bool // written one for each channel
+	each bool // given for each channel
 }
 
 func (a *arguments) fill() fill {

@@ -61,7 +61,7 @@ func catalog() []descriptor {
 
 func unknownOperation(all []descriptor, name string) *problem {
 	if name == viewsOp {
-		return problemf("put it at the end of the field's transform, and what follows it into each view", "it must be the last of a field's transforms, and in no other")
+		return problemf("put it at the end of the field's transform, and move what follows it into each view", "it must be the last of a field's transforms, and in no other")
 	}
 	if name == mixUp || name == cutMix {
 		return problemf("write it as batch_transform, beside fields", "it is for batches, and not for the pictures of a field")

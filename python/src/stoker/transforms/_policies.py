@@ -133,8 +133,8 @@ class AugMix(_Policy):
     """Blends the picture with what ``mixture_width`` chains of random operations make of it, in random shares.
 
     Chains have ``chain_depth`` operations, or 1 to 3 if that is not positive. ``severity``, 1 to 10, bounds the
-    magnitudes, and ``alpha`` is the parameter of the law of the shares. Without ``all_ops``, brightness, contrast,
-    colour and sharpness are left out. ``fill`` as in ``RandAugment``.
+    magnitudes, and ``alpha`` is the parameter of the distribution of the shares. Without ``all_ops``, brightness,
+    contrast, colour and sharpness are left out. ``fill`` as in ``RandAugment``.
     """
 
     def __init__(

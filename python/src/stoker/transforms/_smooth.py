@@ -63,10 +63,10 @@ class RandomAdjustSharpness(Chance):
 class RandomErasing(Chance):
     """Erases a random box with probability ``p``.
 
-    Its area is the part ``scale`` of the picture's, its height by its width is ``ratio``. ``value`` is one number, one
-    for each channel, or ``"random"`` for normal numbers, which floats can have and bytes cannot. It is in the units
-    that the numbers have at this place: after ``Normalize``, 0 is the mean. Of floats, it must be after the transforms
-    that move pixels.
+    Its share of the picture's area is drawn from ``scale``, its height by its width from ``ratio``. ``value`` is one
+    number, one for each channel, or ``"random"`` for normal numbers, which floats can have and bytes cannot. It is in
+    the units that the numbers have at this place: after ``Normalize``, 0 is the mean. On floats, it must come after the
+    transforms that move pixels.
     """
 
     value: list[float] | None

@@ -17,7 +17,7 @@ class Views(Transform):
     costs less, decoded once. Every view draws for itself.
 
     It is the last transform of a picture. What comes before it is done to all views and must not be random; what
-    follows belongs into each view.
+    follows belongs in each view.
     """
 
     def __init__(self, *transforms: Any) -> None:
