@@ -352,3 +352,9 @@ def test_moves_keep_what_is_known_of_a_batch(folder: Path) -> None:
             assert torch.equal(there.ids, batch.ids)
             assert torch.equal(there.valid, batch.valid)
             assert (there.epoch, there.step, there.bad) == (batch.epoch, batch.step, [])
+
+
+def test_accelerates_skip_is_an_error_that_says_what_to_do(folder: Path) -> None:
+    skipping = accelerate.skip_first_batches(loader_of(folder), 2)
+    with pytest.raises(stoker.ConfigError, match=r"loader\.skip"):
+        next(iter(skipping))

@@ -207,6 +207,22 @@ def test_attributes_of_torchs(dataset: stoker.ImageFolder) -> None:
         loader.batch_sise  # noqa: B018
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_the_batch_sampler_says_what_the_batches_are(dataset: stoker.ImageFolder, own: bool) -> None:
+    data: Any = torch.utils.data.Subset(range(23), range(23)) if own else dataset  # type: ignore[arg-type]
+    loader: Any = stoker.DataLoader(data, batch_size=4, drop_last=True, shuffle=True)
+    batches = loader.batch_sampler
+    assert (batches.batch_size, batches.drop_last, len(batches)) == (4, True, len(loader))
+    batches.sampler.set_epoch(3)
+    assert next(iter(loader)) is not None
+    # A loader of torch's that is made from it, as accelerate.skip_first_batches does, would give other batches.
+    with pytest.raises(stoker.ConfigError, match=r"loader\.skip"):
+        list(torch.utils.data.DataLoader(loader.dataset, batch_sampler=batches))
+    assert stoker.DataLoader(data, batch_size=None).batch_sampler is None
+    theirs = torch.utils.data.BatchSampler(range(8), 2, drop_last=False)
+    assert stoker.DataLoader(data, batch_sampler=theirs).batch_sampler is theirs
+
+
 def test_image_folder_refuses_python_functions(tmp_path: Path) -> None:
     with pytest.raises(stoker.ConfigError) as caught:
         stoker.ImageFolder(tmp_path, None, lambda t: t, lambda p: p, lambda p: True)

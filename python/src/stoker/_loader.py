@@ -27,7 +27,7 @@ from ._loop import Positioned
 from ._mix import Changes
 from ._numbers import scalar
 from ._orders import given
-from ._position import Position, Turns
+from ._position import Batches, Position, Turns
 from ._python import Own, adopt, check_native
 from ._spec import ALL_CORES, cores, read, spec
 from ._stats import Meter
@@ -599,8 +599,11 @@ class DataLoader(Positioned, Generic[T]):
 
     @property
     def batch_sampler(self) -> Any:
-        """The user's batch sampler; None if the engine makes the batches."""
-        return given(self._sampler) if self._settings.ordering.batched else None
+        """The user's batch sampler; without one, an object that knows ``sampler``, ``batch_size``, ``drop_last`` and
+        the number of batches, and cannot be iterated. None if samples are not batched here."""
+        if self._settings.ordering.batched:
+            return given(self._sampler)
+        return None if self._settings.size is None else Batches(self)
 
     def __getattr__(self, name: str) -> Any:
         settings = self.__dict__.get("_settings")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 from typing import TYPE_CHECKING, Any
+
+from ._errors import ConfigError
 
 if TYPE_CHECKING:
     from ._iterate import Progress
@@ -51,3 +54,37 @@ class Turns:
 
     def set_epoch(self, epoch: int) -> None:
         self._loader.set_epoch(epoch)
+
+
+class Batches:
+    """Replaces torch's batch sampler, for loops that ask what the batches are. A loader of torch's that was made from
+    it would give other batches, so it cannot be iterated."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    @property
+    def sampler(self) -> Any:
+        """The loader's."""
+        return self._loader.sampler
+
+    @property
+    def batch_size(self) -> int:
+        """Samples per batch on this rank."""
+        return int(self._loader.batch_size)
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether a last batch that is not full is dropped."""
+        return bool(self._loader.drop_last)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        raise ConfigError(
+            "the batch sampler of a stoker.DataLoader was iterated, but the loader makes its batches itself; something "
+            "has taken the loader apart to make another one, as accelerate.skip_first_batches does",
+            hint="to begin in the middle of an epoch, call loader.skip(batches) or load the loader's state_dict(), and "
+            "pass the loader itself on",
+        )
