@@ -220,8 +220,13 @@ class Killing:
         class Popen(plain):  # type: ignore[misc]
             def __init__(self, *args: Any, **keywords: Any) -> None:
                 super().__init__(*args, **keywords)
-                if killing.delays:
-                    threading.Thread(target=killing.kill, args=(self, killing.delays.pop())).start()
+                if not killing.delays:
+                    return
+                delay = killing.delays.pop()
+                if delay:
+                    threading.Thread(target=killing.kill, args=(self, delay)).start()
+                else:  # before the client says anything: a thread might come too late
+                    killing.kill(self, delay)
 
         monkeypatch.setattr(subprocess, "Popen", Popen)
 
