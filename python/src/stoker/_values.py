@@ -344,9 +344,10 @@ def register() -> None:
     pytree: Any = sys.modules.get("torch.utils._pytree")
     if pytree is not None and "torch" not in _registered:
         _registered.add("torch")
+        node = getattr(pytree, "register_pytree_node", None) or pytree._register_pytree_node  # before torch 2.2
         for kind in (Batch, ListBatch):
-            pytree.register_pytree_node(kind, lambda batch: (list(batch), None), _from(kind))
-        pytree.register_pytree_node(
+            node(kind, lambda batch: (list(batch), None), _from(kind))
+        node(
             DictBatch,
             lambda batch: (list(batch.values()), list(batch)),
             lambda values, keys: DictBatch(zip(keys, values, strict=True)),
