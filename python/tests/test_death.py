@@ -549,7 +549,10 @@ def test_no_leak_of_200_loaders(folder: Path) -> None:
     wait_until(lambda: keeper.stats()["leased"] == 0, "slots are held")
     assert engine() == pid
     after = descriptors(), len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task"))
-    assert all(b <= a + 8 for a, b in zip(before, after, strict=True)), (before, after)
+    assert all(b <= a + 8 for a, b in zip(before[:2], after[:2], strict=True)), (before, after)
+    # Go keeps a thread of the system for each call into C or the kernel that was once in progress with others: a few
+    # more on a busy machine. A leak would be one for each of the 200.
+    assert after[2] <= before[2] + 40, (before, after)
     assert mappings() <= maps[0] + 20
     assert mappings(pid) <= maps[1] + 60
     keeper.close()
