@@ -53,6 +53,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / "data" / name).write_bytes(gzip.decompress(stored))
     np.save(root / "data/images.npy", np.arange(36 * 8 * 8 * 3, dtype=np.uint8).reshape(36, 8, 8, 3))
     np.save(root / "data/labels.npy", np.arange(36) % 3)
+    photos = sorted((root / "data/train").rglob("*.jpg"))
+    rows = [f"{path.relative_to(root / 'data')},{path.parent.name},0.5\n" for path in photos]
+    (root / "data/list.csv").write_text("path,label,score\n" + "".join(rows))  # as a sample of the guide writes it
     lines = [{"text": f"sentence {i}", "label": i % 3, "tags": ["a"] * (i % 4)} for i in range(12)]
     (root / "data/text").mkdir()
     (root / "data/text/reviews.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
