@@ -61,9 +61,7 @@ func CompileMix(op Op) (*Mix, error) {
 	a := &arguments{op: op}
 	a.checkNames([]string{"transforms", "p"})
 	inner := a.nested()
-	if len(a.problems) == 0 && len(inner) == 0 {
-		a.wrong("", "transforms is empty")
-	}
+	a.checkSome(inner)
 	weights := a.weights(len(inner))
 	note("batch_transform (RandomChoice)", a.problems...)
 	for i, op := range inner {
