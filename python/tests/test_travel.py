@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import OrderedDict, defaultdict, namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,26 @@ def test_nested_values(workers: int) -> None:
         assert type(pair).__name__ == "Pair"
         assert pair.left.device.type == there["x"].device.type == numbers["n"].device.type == "meta"
         assert list(pair.right) == list(batch["deep"][0].right)  # texts
+
+
+class Known:
+    """What a collate function may return: values that know how to move, and mappings of other classes."""
+
+    def __call__(self, samples: list[Any]) -> Any:
+        packed = torch.nn.utils.rnn.pack_sequence([sample["x"] for sample in samples], enforce_sorted=False)
+        return packed, OrderedDict(target=torch.ones(2)), defaultdict(list, boxes=[torch.zeros(4)])
+
+
+def test_values_that_know_how_to_move() -> None:
+    for batch in stoker.DataLoader(Nested(), batch_size=3, collate_fn=Known(), num_workers=0):
+        there = batch.to("meta")
+        kept(batch, there)
+        packed, target, boxes = there
+        assert packed.data.device.type == "meta"
+        assert packed.batch_sizes.device.type == "cpu"  # as torch has it
+        assert type(target) is OrderedDict
+        assert target["target"].device.type == boxes["boxes"][0].device.type == "meta"
+        break
 
 
 def test_packed_tokens(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from ._batch import _Facts
 from ._bundle import Bundle
 from ._errors import ConfigError
 from ._mix import Changes, Mix
+from ._moved import like
 from ._spec import Settings
 from ._values import named, register
 from ._wire import Message
@@ -278,7 +279,7 @@ def _rebuilt(value: Any, made: Mapping[int, Any]) -> Any:
         return made[id(value)]
     if isinstance(value, Mapping):
         found = {key: _rebuilt(inner, made) for key, inner in value.items()}
-        return found if isinstance(value, _Facts) else _as(value, found)
+        return found if isinstance(value, _Facts) else like(value, found)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_rebuilt(inner, made) for inner in value))
     if isinstance(value, (tuple, list)):
@@ -287,10 +288,3 @@ def _rebuilt(value: Any, made: Mapping[int, Any]) -> Any:
             return tuple(inner) if isinstance(value, tuple) else inner
         return type(value)(inner)
     return value
-
-
-def _as(value: Any, found: dict[str, Any]) -> Any:
-    try:
-        return type(value)(found)
-    except TypeError:  # a Mapping that is made in another way
-        return found
