@@ -90,8 +90,8 @@ check: engine venv build/tools/staticcheck
 	@files=$$(git ls-files -co --exclude-standard '*.go' 2>/dev/null || find . -name '*.go' -not -path './.*' -not -path './build/*'); out=$$(build/tools/gofumpt -l $$files </dev/null); test -z "$$out" || { echo "not gofumpt-ed: $$out"; exit 1; }
 	build/tools/staticcheck ./...
 	cd harness && ../build/tools/staticcheck ./...
-	$(VENV)/ruff check python bench internal/tool/doctor/hook
-	$(VENV)/ruff format --check python bench internal/tool/doctor/hook
+	$(VENV)/ruff check python bench examples internal/tool/doctor/hook
+	$(VENV)/ruff format --check python bench examples internal/tool/doctor/hook
 	$(VENV)/mypy --config-file python/pyproject.toml
 	$(VENV)/python tools/words.py
 	cd tools && go vet ./... && go test ./mutants
