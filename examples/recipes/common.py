@@ -20,13 +20,9 @@ from pathlib import Path
 from typing import Any
 
 
-def flags(
-    text: str | None, samples: int = 600, batch_size: int = 32, workers: int = 2
-) -> argparse.ArgumentParser:
+def flags(text: str | None, samples: int = 600, batch_size: int = 32, workers: int = 2) -> argparse.ArgumentParser:
     """The flags that every recipe has. ``text`` is its docstring."""
-    parser = argparse.ArgumentParser(
-        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--data",
         type=Path,
@@ -38,9 +34,7 @@ def flags(
         default=samples,
         help=f"how many of them are used; default: {samples}",
     )
-    parser.add_argument(
-        "--batch-size", type=int, default=batch_size, help=f"default: {batch_size}"
-    )
+    parser.add_argument("--batch-size", type=int, default=batch_size, help=f"default: {batch_size}")
     parser.add_argument(
         "--workers",
         type=int,
@@ -59,11 +53,7 @@ def flags(
 def photographs(args: argparse.Namespace) -> Iterator[Path]:
     """A folder of ``--samples`` pictures of every class alike, as links to those of ``--data``."""
     root = (args.data or demo()).resolve()
-    classes = [
-        sorted(p for p in one.iterdir() if p.is_file())
-        for one in sorted(root.iterdir())
-        if one.is_dir()
-    ]
+    classes = [sorted(p for p in one.iterdir() if p.is_file()) for one in sorted(root.iterdir()) if one.is_dir()]
     turns = itertools.chain.from_iterable(itertools.zip_longest(*classes))
     with tempfile.TemporaryDirectory(prefix="stoker-recipe-") as name:
         for path in itertools.islice(filter(None, turns), args.samples):

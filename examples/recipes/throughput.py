@@ -24,9 +24,7 @@ CONFIGURATIONS = [
 
 def main() -> None:
     args = flags(__doc__).parse_args()
-    dataset = TensorDataset(
-        torch.randn(args.samples, 3, 64, 64), torch.randint(0, 10, (args.samples,))
-    )
+    dataset = TensorDataset(torch.randn(args.samples, 3, 64, 64), torch.randint(0, 10, (args.samples,)))
     best = {}
     for name, kind in (("plain torch", DataLoader), ("stoker", stoker.DataLoader)):
         found = []
@@ -41,10 +39,7 @@ def main() -> None:
     ours = stoker.DataLoader(dataset, batch_size=args.batch_size)
     same(
         "every batch",
-        all(
-            torch.equal(a[0], b[0]) and torch.equal(a[1], b[1])
-            for a, b in zip(plain, ours, strict=True)
-        ),
+        all(torch.equal(a[0], b[0]) and torch.equal(a[1], b[1]) for a, b in zip(plain, ours, strict=True)),
     )
 
 

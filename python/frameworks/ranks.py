@@ -145,7 +145,7 @@ def _begin(command: list[str], env: dict[str, str], text: Any) -> subprocess.Pop
 
 
 def _wait(begun: list[subprocess.Popen[bytes]], record: Path, world: int, kill_at: int) -> bool:
-    """Until all have ended, or stand still at the batch where they are to be killed; False if one failed or hangs."""
+    """Until all have ended, or wait at the batch where they are to be killed; False if one failed or hangs."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         codes = [process.poll() for process in begun]
