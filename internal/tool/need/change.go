@@ -25,7 +25,7 @@ type Change struct {
 // the samples, the machine. Those that may close the gap alone come first.
 func (p Plan) findChanges() []Change {
 	out := []Change{}
-	all := []func() (Change, bool){p.moreLanes, p.largerReads, p.asBytes, p.smaller, p.larger, p.faster, p.moreCores}
+	all := []func() (Change, bool){p.moreLanes, p.alone, p.largerReads, p.asBytes, p.smaller, p.larger, p.faster, p.moreCores}
 	if p.Enough() { // but not from the storage
 		all = all[:0]
 		if p.StorageTooSlow {
@@ -92,6 +92,20 @@ func (p Plan) moreLanes() (Change, bool) {
 		Why: fmt.Sprintf("The run had %s, and this machine has cores for %d.", show.Things(m.Lanes, "lane"), m.Cores),
 		Try: fmt.Sprintf("--workers %d, or leave --workers out", m.Cores),
 	}, m.Lanes < m.Cores && p.computes()
+}
+
+// disturbed says whether lanes that had work were off their cores for long: another
+// process had these, or a host another machine.
+func (m Measured) disturbed() bool { return m.Bound == Lanes && m.OnCore > 0 && m.OnCore < 0.85 }
+
+// alone: on cores that other processes leave alone.
+func (p Plan) alone() (Change, bool) {
+	m := p.from
+	return Change{
+		Name: "nothing else on these cores", Rate: p.capped(max(p.Gives, float64(m.Lanes)/max(m.CPU, slip))), Most: true,
+		Why: fmt.Sprintf("The lanes were off their cores for %s of their time. At %s a sample, %s could give more.", show.Percent(1-m.OnCore), show.Took(m.CPU), show.Things(m.Lanes, "lane")),
+		Try: "measure again when nothing else runs",
+	}, m.disturbed()
 }
 
 func (p Plan) asBytes() (Change, bool) {

@@ -41,6 +41,9 @@ func Of(r *bench.Report, cores int) Measured {
 	m.Decode = max(0, s.Decode.BusySeconds/n-m.Transform)
 	if s.Decode.BusySeconds > 0 && s.Decode.CPUSeconds > 0 {
 		m.OnCore = min(1, s.Decode.CPUSeconds/s.Decode.BusySeconds)
+		for _, of := range []*float64{&m.Decode, &m.Transform, &m.Float} { // transforms are timed by the clock
+			*of *= m.OnCore
+		}
 	}
 	m.sizes(r)
 	m.PerFile, m.Whole = r.PerFile, r.Samples > r.Dataset

@@ -81,8 +81,8 @@ func (p Plan) limit() string {
 	switch p.Bound {
 	case Lanes:
 		s := fmt.Sprintf("decoding and transforming, on %s", show.Things(m.Lanes, "lane"))
-		if m.OnCore > 0 && m.OnCore < 0.85 {
-			s += fmt.Sprintf(", which were off their cores for %s of their time: measure again when nothing else runs", show.Percent(1-m.OnCore))
+		if m.disturbed() {
+			s += fmt.Sprintf(", which were off their cores for %s of their time", show.Percent(1-m.OnCore))
 		}
 		return s
 	case Reads:
