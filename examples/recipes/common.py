@@ -106,6 +106,18 @@ def rate(
     return samples / seconds if seconds else 0.0
 
 
+def equal(*loaders: Iterable[Any]) -> bool:
+    """Whether loaders give the same batches: tensors, or tuples of these."""
+    import torch
+
+    for batches in zip(*loaders, strict=True):
+        first, *others = [[one] if isinstance(one, torch.Tensor) else list(one) for one in batches]
+        for other in others:
+            if not all(torch.equal(a, b) for a, b in zip(first, other, strict=True)):
+                return False
+    return True
+
+
 def show(name: str, samples_per_s: float) -> None:
     """A line of a rate. Recipes print at least one that starts with ``plain`` and one that starts with ``stoker``."""
     print(f"{name:<44} {samples_per_s:>10,.0f} samples/s")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import h5py
 import torch
-from common import beside, decoded, flags, photographs, rate, same, show
+from common import beside, decoded, equal, flags, photographs, rate, same, show
 from torch.utils.data import DataLoader, Dataset
 
 import stoker
@@ -62,13 +62,7 @@ def main() -> None:
         ours = rate(native, passes=2)
         show("stoker.HDF5Dataset", ours)
         beside(before, ours, "torch with workers")
-        same(
-            "every batch of all three",
-            all(
-                torch.equal(a[0], b[0]) and torch.equal(a[0], c[0]) and torch.equal(a[1], b[1]) and torch.equal(a[1], c[1])
-                for a, b, c in zip(plain, swapped, native, strict=True)
-            ),
-        )
+        same("every batch of all three", equal(plain, swapped, native))
 
 
 if __name__ == "__main__":

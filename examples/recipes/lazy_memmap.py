@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from common import beside, decoded, flags, photographs, rate, same, show
+from common import beside, decoded, equal, flags, photographs, rate, same, show
 from torch.utils.data import DataLoader, Dataset
 
 import stoker
@@ -64,8 +64,7 @@ def main() -> None:
         ours = rate(native, len, passes=5)
         show("stoker.NpyDataset", ours)
         beside(before, ours)
-        triples = zip(plain, swapped, native, strict=True)
-        same("every batch of all three", all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in triples))
+        same("every batch of all three", equal(plain, swapped, native))
         same("the dataset was not opened in this process", dataset._data is None)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from common import beside, decoded, flags, photographs, rate, same, show
+from common import beside, decoded, equal, flags, photographs, rate, same, show
 from torch.utils.data import DataLoader, Dataset
 
 import stoker
@@ -49,18 +49,14 @@ def main() -> None:
         swapped = stoker.DataLoader(MemmapDataset(data, targets), **settings)
         show("stoker, the same class", rate(swapped, passes=5))
 
-        arrays = stoker.NpyDataset(images=data, labels=targets, fields=[stoker.Field("images", dtype="float32"), "labels"])
+        arrays = stoker.NpyDataset(
+            images=data, labels=targets, fields=[stoker.Field("images", dtype="float32"), "labels"]
+        )
         native = stoker.DataLoader(arrays, batch_size=args.batch_size)
         ours = rate(native, passes=5)
         show("stoker.NpyDataset", ours)
         beside(before, ours)
-        same(
-            "every batch of all three",
-            all(
-                torch.equal(a[0], b[0]) and torch.equal(a[0], c[0]) and torch.equal(a[1], b[1]) and torch.equal(a[1], c[1])
-                for a, b, c in zip(plain, swapped, native, strict=True)
-            ),
-        )
+        same("every batch of all three", equal(plain, swapped, native))
 
 
 if __name__ == "__main__":

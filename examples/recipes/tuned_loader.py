@@ -32,6 +32,7 @@ class Moved:
 def main() -> None:
     args = flags(__doc__).parse_args()
     device = torch.device(args.device)
+    torch.set_num_threads(1)  # as in a worker; with more, a sample of num_workers=0 waits for threads on a busy machine
 
     def as_tuple(batch: Any) -> tuple[torch.Tensor, ...]:
         images, labels = batch
