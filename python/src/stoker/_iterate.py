@@ -185,13 +185,14 @@ class Passage(Iterator[T]):
         return len(self._loader)
 
     def __next__(self) -> T:
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.autograd._profiler_enabled():
-            return self._following_batch()
-        with torch.autograd.profiler.record_function(RANGE):
-            return self._following_batch()
+        autograd = sys.modules.get("torch.autograd")
+        enabled = getattr(autograd, "_profiler_enabled", None)  # None: another thread is importing torch
+        if autograd is None or enabled is None or not enabled():
+            return self._batch()
+        with autograd.profiler.record_function(RANGE):
+            return self._batch()
 
-    def _following_batch(self) -> T:
+    def _batch(self) -> T:
         asked = monotonic_ns()
         tally = self._tally
         if tally is None:
