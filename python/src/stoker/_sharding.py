@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _mix
 from ._errors import ConfigError, Problems
+from ._fields import differing
 
 if TYPE_CHECKING:
     from ._client import Opened
@@ -107,10 +108,8 @@ class Placement:
 
     def check(self, info: Opened, settings: Settings, fields: Sequence[Mapping[str, Any]]) -> None:
         """ConfigError if batches of an opened loader cannot be placed. ``fields`` are those of its Spec."""
-        differ = [field.name for field in info.fields if field.batch == "ragged"]
-        if (self.world or 1) > 1:
-            fixed = {field["name"] for field in fields if "to" in field.get("pad", {})}
-            differ += [field.name for field in info.fields if field.batch == "padded" and field.name not in fixed]
+        shared = (self.world or 1) > 1
+        differ = differing([field for field in info.fields if shared or field.batch == "ragged"], fields)
         if differ:
             raise ConfigError(
                 f"sharding: the length of {', '.join(map(repr, differ))} differs from batch to batch, and so between "
