@@ -35,7 +35,7 @@ def start(devices):
         os.environ["JAX_PLATFORMS"] = "cpu"
     import jax
 
-    world = int(os.environ.get("WORLD_SIZE", 1))
+    world = int(os.environ.get("WORLD_SIZE", "1"))
     if world > 1:
         if devices:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")

@@ -190,7 +190,5 @@ def differing(fields: Iterable[Any], spec: Iterable[Mapping[str, Any]]) -> list[
     fields of its Spec."""
     fixed = {field["name"] for field in spec if "to" in field.get("pad", {})}
     return [
-        field.name
-        for field in fields
-        if field.batch == "ragged" or field.batch == "padded" and field.name not in fixed
+        field.name for field in fields if field.batch == "ragged" or field.batch == "padded" and field.name not in fixed
     ]

@@ -23,6 +23,7 @@ from ._errors import ConfigError, ResourceError
 from ._fields import differing
 from ._loader import DataLoader
 from ._mix import Changes
+from ._views import name_of
 
 if TYPE_CHECKING:
     import tensorflow
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 _SIGNATURE = "pass output_signature=, with None for what differs: tf.TensorSpec((None, None), tf.int64)"
 
 
-def to_tf(loader: DataLoader[Any], output_signature: Any = None) -> tensorflow.data.Dataset:
+def to_tf(
+    loader: DataLoader[Any], output_signature: Any = None, *, sample_weight: bool = False
+) -> tensorflow.data.Dataset:
     """A ``tf.data.Dataset`` of the loader's batches, for Keras and loops of TensorFlow's.
 
     Every iteration of it is the loader's next epoch, as ``iter(loader)`` is. Tuples stay tuples and dicts dicts; lists
@@ -41,6 +44,9 @@ def to_tf(loader: DataLoader[Any], output_signature: Any = None) -> tensorflow.d
     Shapes are those of one batch, which is loaded now and not counted; the batch axis is None if the last batch of an
     epoch may be short. ``output_signature`` says them instead, as for ``from_generator``. The cardinality is known,
     unless the loader's next pass begins in mid-epoch.
+
+    With ``sample_weight=True``, batches of pictures and labels have a third item, float32: 1 for rows that are
+    ``valid``, 0 for padding and skipped samples. Keras weights the loss with it, so that each sample counts once.
 
     ``state_dict()`` of the loader counts what tf.data has taken: what the loop has received, and what a
     ``.prefetch(n)`` after it holds. Files are not shared out to workers again (AutoShardPolicy.OFF).
@@ -61,11 +67,16 @@ def to_tf(loader: DataLoader[Any], output_signature: Any = None) -> tensorflow.d
     if loader._settings.placement is not None:
         raise ConfigError("to_tf: sharding makes arrays of JAX", hint='pass output="numpy" without sharding')
     signature = _signature(loader, tf) if output_signature is None else output_signature
+    if sample_weight and output_signature is None:
+        if type(signature) is not tuple or len(signature) != 2:
+            raise ConfigError("to_tf: sample_weight needs batches of two items", hint='use to_tuple("image", "label")')
+        signature = (*signature, tf.TensorSpec((loader.batch_size if _whole(loader) else None,), tf.float32))
     number = _number(loader)
-    stream = _Stream(loader, signature, number, tf)
+    stream = _Stream(loader, signature, number, sample_weight, tf)
     dataset = tf.data.Dataset.from_generator(stream, output_signature=_dense(signature, tf))
     if any(isinstance(leaf, tf.RaggedTensorSpec) for leaf in tf.nest.flatten(signature)):
-        dataset = dataset.map(lambda *given: _packed(signature, given if len(given) > 1 else given[0], tf))
+        several = isinstance(signature, (tuple, list))
+        dataset = dataset.map(lambda *given: _packed(signature, given if several else given[0], tf))
     if number is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(number))
     options = tf.data.Options()
@@ -78,8 +89,9 @@ def to_tf(loader: DataLoader[Any], output_signature: Any = None) -> tensorflow.d
 class _Stream:
     """Makes the generator of each epoch."""
 
-    def __init__(self, loader: DataLoader[Any], signature: Any, number: int | None, tf: Any) -> None:
+    def __init__(self, loader: DataLoader[Any], signature: Any, number: int | None, weighs: bool, tf: Any) -> None:
         self._loader = loader
+        self._weighs = weighs
         self._signature = signature
         self._number = number
         self._tf = tf
@@ -90,7 +102,7 @@ class _Stream:
         iterator = iter(self._loader)
         given = 0
         while (batch := self._next(iterator)) is not None:
-            yield self._told(batch[0])
+            yield self._told((*batch[0], _weights(batch[0], iterator)) if self._weighs else batch[0])
             del batch
             given += 1
         if self._number is not None and given != self._number:
@@ -161,6 +173,12 @@ def _told(value: Any, spec: Any, shown: Callable[[Any], Any], name: str, tf: Any
     return shown(array)
 
 
+def _weights(batch: Any, iterator: Any) -> Any:
+    """1 for each row that counts, 0 for the others."""
+    facts = batch if hasattr(batch, "valid") else iterator.facts
+    return _array(facts.valid).astype("float32")
+
+
 def _array(value: Any) -> Any:
     import numpy
 
@@ -221,50 +239,45 @@ def _signature(loader: DataLoader[Any], tf: Any) -> Any:
     batch = _example(loader)
     settings, info = loader._settings, loader._info()
     hands = settings.hands
+    order = info.names if hands is None and isinstance(batch, tuple) and len(info.names) == len(batch) else None
     names = differing(info.fields, loader._spec().get("fields", []))
     rows = None if settings.single else loader._size
     whole = _whole(loader)
     made = hands is not None and hands.collate is not None or isinstance(settings.mix, Changes)
 
-    def spec(value: Any, name: str, differs: bool) -> Any:
+    fields = {name_of(field): field for field in info.fields} if hands is None else {}
+
+    def spec(value: Any, name: str, field: str) -> Any:
+        kind = getattr(fields.get(field), "kind", "")
         if isinstance(value, Ragged):
             values = _array(value.values)
-            shape = (rows if whole else None, None, *values.shape[1:])
-            return tf.RaggedTensorSpec(shape, tf.as_dtype(values.dtype), ragged_rank=1, row_splits_dtype=tf.int64)
+            lengths = (rows if whole else None, None, *values.shape[1:])
+            return tf.RaggedTensorSpec(lengths, tf.as_dtype(values.dtype), ragged_rank=1, row_splits_dtype=tf.int64)
         if isinstance(value, Mapping):
-            return {key: spec(one, repr(key), key in names) for key, one in value.items()}
+            return {key: spec(one, repr(key), key) for key, one in value.items()}
         if isinstance(value, (str, bytes)):
             return tf.TensorSpec((), tf.string)
         if isinstance(value, list) and value and all(isinstance(one, (str, bytes)) for one in value):
             return tf.TensorSpec((rows if whole else None,), tf.string)
-        if isinstance(value, (tuple, list)) and any(map(_tensor, value)):
-            fields = info.names if len(info.names) == len(value) else [""] * len(value)
-            inner = [spec(one, f"[{at}]", fields[at] in names) for at, one in enumerate(value)]
+        if isinstance(value, (tuple, list)) and value and kind != "json":
+            whose = order if value is batch and order else [field] * len(value)
+            inner = [spec(one, f"[{at}]", its) for at, (one, its) in enumerate(zip(value, whose, strict=True))]
             return type(value)(*inner) if hasattr(value, "_fields") else tuple(inner)
-        if not _tensor(value):
+        if kind == "json" or not (hasattr(value, "dtype") or isinstance(value, (bool, int, float))):
             raise ConfigError(
-                f"to_tf: {name} is of type {type(value).__name__}, which is not a tensor",
+                f"to_tf: {name} is {'JSON' if kind == 'json' else 'of type ' + type(value).__name__}, not a tensor",
                 hint="leave it out with to_tuple() or select(), or make arrays of it",
             )
         array = _array(value)
-        shape = list(array.shape)
+        shape: list[int | None] = list(array.shape)
         if rows is not None and shape:
             shape[0] = shape[0] if whole and shape[0] == rows else None
             shape[1:] = [None] * (len(shape) - 1) if made else shape[1:]
-            if differs and len(shape) > 1:
+            if field in names and len(shape) > 1:
                 shape[1] = None
         return tf.TensorSpec(tuple(shape), tf.as_dtype(array.dtype))
 
-    return spec(batch, "the batch", bool(names) and len(info.names) == 1)
-
-
-def _tensor(value: Any) -> bool:
-    """Whether it becomes a tensor, or holds what does."""
-    if isinstance(value, Mapping):
-        return True
-    if isinstance(value, (list, tuple)):
-        return any(map(_tensor, value))
-    return hasattr(value, "dtype") or isinstance(value, (bool, int, float, str, bytes))
+    return spec(batch, "the batch", info.names[0] if len(info.names) == 1 else "")
 
 
 def _example(loader: DataLoader[Any]) -> Any:
