@@ -271,7 +271,9 @@ func TestAJobThatFailsIsNotSkipped(t *testing.T) {
 
 // TestShort asks the doctor about ten scenarios, and trusts that injections do
 // what make doctor-score has measured. It needs a Python with torch and the
-// command, which make names. A wrong verdict gets no second try.
+// command, which make names. A verdict is a measurement, and other work on the
+// machine can spoil one: a scenario that comes out wrong is tried twice more,
+// and has to be right both times.
 func TestShort(t *testing.T) {
 	python, stoker := os.Getenv("STOKER_SCORE_PYTHON"), os.Getenv("STOKER_SCORE_COMMAND")
 	if python == "" || stoker == "" {
@@ -280,19 +282,32 @@ func TestShort(t *testing.T) {
 	if err := isolated(t).close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Run(context.Background(), Options{
-		Python: python, Stoker: stoker, Work: t.TempDir(), Seed: 1, Trusted: true, Only: func(s Scenario) bool { return s.Short },
-		Told: func(o Outcome) {
-			t.Log(o.Line())
-			switch {
-			case o.Error != "":
-				t.Errorf("%s: %s", o.Scenario, o.Error)
-			case !o.Right || o.Alarm:
-				t.Errorf("%s: %s %s, and %q was said", o.Scenario, o.Label, o.Of, o.Verdict+" "+o.VerdictOf)
-			}
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
+	try := func(only func(Scenario) bool) map[string]string {
+		wrong := map[string]string{} // what was said, by scenario
+		_, err := Run(context.Background(), Options{
+			Python: python, Stoker: stoker, Work: t.TempDir(), Seed: 1, Trusted: true, Only: only,
+			Told: func(o Outcome) {
+				t.Log(o.Line())
+				switch {
+				case o.Error != "":
+					wrong[o.Scenario] = o.Error
+				case !o.Right || o.Alarm:
+					wrong[o.Scenario] = fmt.Sprintf("%s %s, and %q was said", o.Label, o.Of, o.Verdict+" "+o.VerdictOf)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wrong
+	}
+	first := try(func(s Scenario) bool { return s.Short })
+	if len(first) == 0 {
+		return
+	}
+	for range 2 {
+		for name, said := range try(func(s Scenario) bool { return s.Short && first[s.Name] != "" }) {
+			t.Errorf("%s: %s; at first: %s", name, said, first[name])
+		}
 	}
 }

@@ -30,7 +30,7 @@ PATIENCE = 300  # seconds until a run that hangs is given up
 
 @dataclass
 class Step:
-    """A batch that a script received: the ids of samples that are no padding."""
+    """A batch that a script received: the ids of its samples, without padding."""
 
     epoch: int
     step: int
@@ -145,7 +145,7 @@ def _begin(command: list[str], env: dict[str, str], text: Any) -> subprocess.Pop
 
 
 def _wait(begun: list[subprocess.Popen[bytes]], record: Path, world: int, kill_at: int) -> bool:
-    """Until all have ended, or stand still at the batch where they are to be killed; False if one failed or hangs."""
+    """Until all have ended, or wait at the batch where they are to be killed; False if one failed or hangs."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         codes = [process.poll() for process in begun]

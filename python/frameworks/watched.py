@@ -2,7 +2,7 @@
 
 The file of STOKER_WATCHED, one for each rank, gets a line of JSON for every batch that the script receives, every
 state that is taken of a loader, and every loader at the end. At batch STOKER_WATCHED_STOP of the first loader the
-process stands still, for a kill that always finds it at the same place.
+process waits for ever, so that a kill always finds it at the same place.
 """
 
 from __future__ import annotations

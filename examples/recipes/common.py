@@ -1,0 +1,112 @@
+"""What the recipes share: their flags, the photographs, a rate, and the lines that they print.
+
+A recipe has the plain lines of torch (or tf.data) first, then stoker's, runs both on the same data, and prints both
+rates. Rates are of one run on one machine: docs/guides/tuning.md says how to measure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def flags(text: str | None, samples: int = 600, batch_size: int = 32, workers: int = 2) -> argparse.ArgumentParser:
+    """The flags that every recipe has. ``text`` is its docstring."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="a folder of pictures, one folder a class; default: what stoker demo makes",
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=samples,
+        help=f"how many of them are used; default: {samples}",
+    )
+    parser.add_argument("--batch-size", type=int, default=batch_size, help=f"default: {batch_size}")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=workers,
+        help=f"worker processes; default: {workers}",
+    )
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        help="where batches are moved to: cpu (default) or cuda",
+    )
+    return parser
+
+
+@contextmanager
+def photographs(args: argparse.Namespace) -> Iterator[Path]:
+    """A folder of ``--samples`` pictures of every class alike, as links to those of ``--data``."""
+    root = (args.data or demo()).resolve()
+    classes = [sorted(p for p in one.iterdir() if p.is_file()) for one in sorted(root.iterdir()) if one.is_dir()]
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*classes))
+    with tempfile.TemporaryDirectory(prefix="stoker-recipe-") as name:
+        for path in itertools.islice(filter(None, turns), args.samples):
+            link = Path(name) / path.parent.name / path.name
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(path)
+        yield Path(name)
+
+
+def demo() -> Path:
+    """The folder that ``stoker demo`` has made, or makes now."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(os.environ.get("STOKER_CACHE") or Path(base) / "stoker")
+    for manifest in sorted(cache.glob("demo-*/manifest.json")):
+        return manifest.parent / "photos"
+    told = subprocess.run(
+        [sys.executable, "-m", "stoker", "demo", "--json"],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    return Path(json.loads(told.stdout)["data"]["path"])
+
+
+def rate(
+    batches: Iterable[Any],
+    count: Callable[[Any], int] = lambda batch: len(batch[0]),
+    passes: int = 1,
+) -> float:
+    """Samples a second over so many passes, the start of the loader left out: the clock starts at the first batch."""
+    samples, seconds = 0, 0.0
+    for _ in range(passes):
+        begin = None
+        for batch in batches:
+            if begin is None:
+                begin = time.perf_counter()
+            else:
+                samples += count(batch)
+        seconds += time.perf_counter() - begin if begin is not None else 0
+    return samples / seconds if seconds else 0.0
+
+
+def show(name: str, samples_per_s: float) -> None:
+    """A line of a rate. Recipes print at least one that starts with ``plain`` and one that starts with ``stoker``."""
+    print(f"{name:<44} {samples_per_s:>10,.0f} samples/s")
+
+
+def beside(plain: float, stoker: float, than: str = "plain") -> None:
+    """How many times as fast stoker was in this run."""
+    print(f"stoker is {stoker / plain:.1f} times as fast as {than} in this run")
+
+
+def same(what: str, equal: bool) -> None:
+    """Ends the recipe if what it says is not the same."""
+    if not equal:
+        raise SystemExit(f"NOT THE SAME: {what}")
+    print(f"same: {what}")

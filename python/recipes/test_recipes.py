@@ -1,0 +1,62 @@
+"""Every recipe runs as its own docstring says, on few photographs, and prints its rate beside the plain lines'."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import stoker
+
+RECIPES = Path(__file__).parents[2] / "examples" / "recipes"
+NAMES = sorted(path.stem for path in RECIPES.glob("*.py") if path.stem != "common")
+RATE = re.compile(r"^(plain|stoker)\b.*?([\d,.]+) (?:samples/s|ms)", re.MULTILINE)
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Runs a recipe, and gives what it printed."""
+    paths = [str(Path(stoker.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    cache = os.environ.get("STOKER_RECIPES_CACHE") or str(tmp_path_factory.mktemp("cache"))
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "STOKER_CACHE": cache,
+        "OMP_NUM_THREADS": "1",
+    }
+
+    def run(name: str, *args: object, ends: int = 0) -> str:
+        command = [sys.executable, str(RECIPES / f"{name}.py"), *map(str, args)]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == ends, done.stdout + done.stderr
+        return done.stdout + done.stderr if ends else done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help(name: str, run: Callable[..., str]) -> None:
+    said = run(name, "--help")
+    assert "--samples" in said
+    assert "--device" in said
+
+
+def rates(said: str) -> dict[str, list[float]]:
+    """The figures of the plain lines and of stoker's."""
+    found: dict[str, list[float]] = {"plain": [], "stoker": []}
+    for which, figure in RATE.findall(said):
+        found[which].append(float(figure.replace(",", "")))
+    return found
+
+
+def test_throughput(run: Callable[..., str]) -> None:
+    said = run("throughput", "--samples", 200)
+    found = rates(said)
+    assert len(found["plain"]) == len(found["stoker"]) == 4, said
+    assert min(found["plain"] + found["stoker"]) > 0
+    assert "same: every batch" in said
