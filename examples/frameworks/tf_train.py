@@ -33,7 +33,8 @@ def start(rank, world):
         # Ports after torchrun's own, on one machine. On several, list the address of each.
         first = int(os.environ["MASTER_PORT"]) + 1
         workers = [f"{os.environ['MASTER_ADDR']}:{first + i}" for i in range(world)]
-        os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
+        task = {"type": "worker", "index": rank}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": task})
     import tensorflow as tf
 
     return tf, tf.distribute.MultiWorkerMirroredStrategy() if world > 1 else tf.distribute.get_strategy()

@@ -21,6 +21,7 @@ from stoker import transforms as T
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from conftest import make_folder, make_tar
+from forms import long
 from plain import Numbers
 from ranks import continues, receipts, run
 
@@ -277,6 +278,7 @@ def test_padding_does_not_count(folder: Path, quiet: None) -> None:
 # Two processes.
 
 
+@long  # Keras's, above, is the short form
 def test_killed_in_mid_epoch_and_continued(folder: Path, tmp_path: Path) -> None:
     args = [folder, "--batch-size", 8, "--size", 16, "--save-every", 2]
     whole = run(EXAMPLE, *args, out=tmp_path / "whole")

@@ -24,8 +24,8 @@ PUBLIC = (
     "EngineError Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset "
     "Profile Ragged RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError "
     "StokerError SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset "
-    "WeightedRandomSampler __version__ benchmark doctor files list_files pack profile stats synthetic_like to_tf transforms "
-    "tune "
+    "WeightedRandomSampler __version__ benchmark doctor files list_files pack profile stats synthetic_like to_tf "
+    "transforms tune "
     "verify_receipts"
 )
 
