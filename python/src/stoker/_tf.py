@@ -11,10 +11,11 @@ would become an array of NumPy again on its way through from_generator, in more 
 from __future__ import annotations
 
 import copy
+import importlib
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _client
 from ._batch import OWNED_BYTES, Ragged
@@ -25,15 +26,10 @@ from ._loader import DataLoader
 from ._mix import Changes
 from ._views import name_of
 
-if TYPE_CHECKING:
-    import tensorflow
-
 _SIGNATURE = "pass output_signature=, with None for what differs: tf.TensorSpec((None, None), tf.int64)"
 
 
-def to_tf(
-    loader: DataLoader[Any], output_signature: Any = None, *, sample_weight: bool = False
-) -> tensorflow.data.Dataset:
+def to_tf(loader: DataLoader[Any], output_signature: Any = None, *, sample_weight: bool = False) -> Any:
     """A ``tf.data.Dataset`` of the loader's batches, for Keras and loops of TensorFlow's.
 
     Every iteration of it is the loader's next epoch, as ``iter(loader)`` is. Tuples stay tuples and dicts dicts; lists
@@ -47,6 +43,7 @@ def to_tf(
 
     With ``sample_weight=True``, batches of pictures and labels have a third item, float32: 1 for rows that are
     ``valid``, 0 for padding and skipped samples. Keras weights the loss with it, so that each sample counts once.
+    An ``output_signature`` has it too.
 
     ``state_dict()`` of the loader counts what tf.data has taken: what the loop has received, and what a
     ``.prefetch(n)`` after it holds. Files are not shared out to workers again (AutoShardPolicy.OFF).
@@ -59,7 +56,7 @@ def to_tf(
             f"to_tf: the loader is of type {type(loader).__name__}", hint="give stoker.DataLoader(dataset, batch_size)"
         )
     try:
-        import tensorflow as tf
+        tf: Any = importlib.import_module("tensorflow")
     except ImportError as error:
         raise ConfigError(
             "to_tf: tensorflow is not installed", cause=str(error), hint="pip install tensorflow, or tensorflow-cpu"
