@@ -24,8 +24,8 @@ PUBLIC = (
     "EngineError Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset "
     "Profile Ragged RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError "
     "StokerError SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset "
-    "WeightedRandomSampler __version__ benchmark doctor files list_files pack profile stats synthetic_like transforms "
-    "tune "
+    "WeightedRandomSampler __version__ benchmark doctor files list_files pack profile stats synthetic_like to_tf "
+    "transforms tune "
     "verify_receipts"
 )
 
@@ -62,7 +62,7 @@ def test_dataloader_has_torchs_signature() -> None:
     assert added == set(
         "seed rank world_size tail on_bad max_bad max_bad_rate device output layout prefetch memory max_pixels "
         "global_batch_size block window streams weights balanced replacement num_samples "
-        "lengths bucket tokens pack long length_window cache tune native seeding batch_transform".split()
+        "lengths bucket tokens pack long length_window cache tune native seeding batch_transform sharding".split()
     )
     assert all(ours[name].kind == inspect.Parameter.KEYWORD_ONLY and ours[name].default is None for name in added)
 

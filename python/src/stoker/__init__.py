@@ -57,6 +57,7 @@ from ._samplers import (
 )
 from ._shards import ShardWriter
 from ._survey import stats
+from ._tf import to_tf
 from ._tune import Tuning, tune
 from ._version import VERSION as __version__
 from ._webdataset import WebDataset
@@ -109,6 +110,7 @@ __all__ = [
     "profile",
     "stats",
     "synthetic_like",
+    "to_tf",
     "transforms",
     "tune",
     "verify_receipts",
