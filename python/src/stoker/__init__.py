@@ -118,6 +118,10 @@ __all__ = [
 if not _typing.TYPE_CHECKING:  # type checkers know every name
 
     def __getattr__(name: str) -> object:
+        if name == "hf":  # it imports transformers
+            from importlib import import_module
+
+            return import_module("stoker.hf")
         from ._elsewhere import missing
 
         raise missing(__name__, name, __all__)
