@@ -49,6 +49,8 @@ def make(trainer: Any, dataset: Any, description: str, size: int, training: bool
         "drop_last": args.dataloader_drop_last,
         "seed": args.seed if args.data_seed is None else args.data_seed,
     }
+    if not isinstance(dataset, Dataset):
+        keywords["num_workers"] = 0  # Python's, as in torch: the training process
     if args.dataloader_num_workers:
         keywords["num_workers"] = args.dataloader_num_workers
         keywords["multiprocessing_context"] = getattr(args, "dataloader_multiprocessing_context", None)
@@ -56,9 +58,10 @@ def make(trainer: Any, dataset: Any, description: str, size: int, training: bool
         _order_ignored(args, training)
         if world > 1 and getattr(dataset, "_distributed", None) is None:
             dataset = Share(dataset, args.process_index, world)
-            if not training and keywords.pop("num_workers", 0):  # only the thread of the loop learns what is padding
-                keywords.pop("multiprocessing_context")
-                keywords.update(persistent_workers=False, prefetch_factor=None)
+            if not training and args.dataloader_num_workers:  # only the thread of the loop learns what is padding
+                keywords.update(
+                    num_workers=0, multiprocessing_context=None, persistent_workers=False, prefetch_factor=None
+                )
                 _notice.say("an evaluation of a dataset that is iterated has no workers on several ranks")
         return Iterating(dataset, **keywords)
     order = _train_order(trainer, dataset, size) if training else _eval_order(trainer, dataset)
