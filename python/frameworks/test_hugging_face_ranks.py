@@ -3,6 +3,7 @@ rank is given and counts."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -73,3 +74,36 @@ def test_a_killed_training_goes_on(
     said = [line for line in whole.text.splitlines() if line.startswith("steps ")]
     assert "samples 100," in said[0]
     assert said == [line for line in rest.text.splitlines() if line.startswith("steps ")]
+
+
+@forms.long
+def test_what_two_ranks_are_given_and_count(tmp_path: Path) -> None:
+    ranks.run(Path(__file__).with_name("counted.py"), out=tmp_path)
+    first, second = (json.loads((tmp_path / f"told-{rank}.json").read_text()) for rank in range(2))
+    expected = first["expected"]
+    loss = sum((one - i) ** 2 for i, one in enumerate(expected)) / 21
+    for name in ("rows", "stream", "unsized"):
+        for how in ("tensors", "objects"):
+            for told in (first[f"{name} {how}"], second[f"{name} {how}"]):
+                assert told["rows"] == 21
+                assert told["labels"] == [*range(21)]
+                assert told["predictions"] == pytest.approx(expected, rel=1e-4)
+                assert told["loss"] == pytest.approx(loss, rel=1e-4), (name, how)
+
+    def both(name: str) -> list[list[int]]:
+        """The global batches."""
+        pairs = zip(first[name], second[name], strict=True)
+        assert all(len(a) == len(b) for a, b in zip(first[name], second[name], strict=True))
+        return [sorted(a + b, reverse=name == "sampler") for a, b in pairs]
+
+    assert both("sampler") == [[*range(21, 13, -1)], [*range(13, 5, -1)], [*range(5, -1, -1)]]
+    assert [len(batch) for batch in both("split")] == [4] * 5 + [2]
+    assert sorted(sum(both("split"), [])) == [*range(22)]
+    assert both("stream") == [[*range(8)], [*range(8, 16)], [*range(16, 22)]]
+    assert both("placed") == both("stream") * 2
+    for step in (2, 4):
+        assert both(f"again {step}") == both("placed")[step:]
+        assert first[f"equal {step}"]
+        assert second[f"equal {step}"]
+    assert (tmp_path / "placed" / "checkpoint-2" / "stoker_state_1.json").exists()
+    assert not (tmp_path / "split" / "checkpoint-2" / "stoker_state_1.json").exists()

@@ -131,7 +131,8 @@ class Counted:
         return self._places
 
     def _gather_objects(self, data: Any) -> Any:
-        """The same for what is pickled: a list of rows, as Accelerate gathers objects."""
+        """The same for what is pickled: rows of arrays may have other shapes on each rank. An array stays one if all
+        its rows have the same shape, and is a list of rows otherwise."""
         if isinstance(data, torch.Tensor):
             data = self._own(data)
         elif isinstance(data, (list, tuple)) and len(data) == self._total != len(self._rows):
@@ -141,7 +142,9 @@ class Counted:
         if not isinstance(data, (list, tuple, torch.Tensor)) or len(data) != len(self._rows):
             return gather_object(data)
         placed = [(row * self._world + self._rank, one) for row, one in zip(self._rows, data, strict=True)]
-        return [one for _, one in sorted(gather_object(placed), key=lambda pair: int(pair[0]))]
+        rows = [one for _, one in sorted(gather_object(placed), key=lambda pair: int(pair[0]))]
+        same = isinstance(data, torch.Tensor) and len({tuple(row.shape) for row in rows}) == 1
+        return torch.stack([row.to(self._device) for row in rows]) if same else rows
 
 
 def _rows_of(batch: Any) -> int:
