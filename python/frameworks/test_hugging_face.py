@@ -119,6 +119,10 @@ def weights(trainer: Any) -> list[float]:
     return [float(x) for one in trainer.model.parameters() for x in one.detach().flatten()]
 
 
+def flat(batches: list[list[int]]) -> list[int]:
+    return [i for batch in batches for i in batch]
+
+
 def order(epoch: int, shuffle: bool = True) -> list[list[int]]:
     """The ids of an epoch's batches, of a loader that was made by hand."""
     loader: Any = stoker.DataLoader(list(range(N)), SIZE, shuffle=shuffle, seed=5)
@@ -165,7 +169,7 @@ def test_samplers_of_a_subclass(tmp_path: Path) -> None:
 
     trainer = trainer_of(tmp_path, kind=Mine, num_train_epochs=1)
     trainer.train()
-    assert [i for batch in trainer.model.seen for i in batch] == [*range(N - 1, -1, -1)]
+    assert flat(trainer.model.seen) == [*range(N - 1, -1, -1)]
 
 
 # Where it goes on.
@@ -202,8 +206,7 @@ def test_another_batch_size_goes_on_with_the_same_samples(tmp_path: Path) -> Non
     trainer_of(tmp_path, max_steps=STEPS + 3).train()
     again = trainer_of(tmp_path / "again", per_device_train_batch_size=6, max_steps=STEPS + 5)
     again.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{STEPS + 3}"))
-    flat = [i for batch in order(1) for i in batch]
-    assert [i for batch in again.model.seen for i in batch] == flat[3 * SIZE :]
+    assert flat(again.model.seen) == flat(order(1))[3 * SIZE :]
 
 
 def test_a_stop_between_the_batches_of_a_step(tmp_path: Path) -> None:
@@ -309,7 +312,7 @@ def test_shuffled_streams_of_datasets(tmp_path: Path) -> None:
     whole = trainer_of(tmp_path, stream(), max_steps=2 * STEPS)
     whole.train()
     first, second = whole.model.seen[:STEPS], whole.model.seen[STEPS:]
-    assert sorted(sum(first, [])) == sorted(sum(second, [])) == [*range(N)]
+    assert sorted(flat(first)) == sorted(flat(second)) == [*range(N)]
     assert first != second
     again = trainer_of(tmp_path / "again", stream(), max_steps=2 * STEPS)
     again.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{STEPS + 2}"))
@@ -428,6 +431,6 @@ def test_lengths(tmp_path: Path) -> None:
         args = {"remove_unused_columns": False, "train_sampling_strategy": "group_by_length"}
         trainer = stoker.hf.Trainer(Seeing(), settings(tmp_path, **args), train_dataset=given, data_collator=list)
         batches = [[row["labels"] for row in batch] for batch in trainer.get_train_dataloader()]
-        assert sorted(sum(batches, [])) == [*range(40)]
+        assert sorted(flat(batches)) == [*range(40)]
         spread = [max(x) - min(x) for x in ([rows[i]["length"] for i in batch] for batch in batches)]
         assert max(spread) <= 4

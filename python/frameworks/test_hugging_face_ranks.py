@@ -29,7 +29,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four texts of lines of unequal lengths: 4 * 25 lines."""
     folder = tmp_path_factory.mktemp("texts")
     for number in range(4):
-        words = ["word", "line", "text", "more"][number:] + ["again"]
+        words = ["word", "line", "text", "more", "again"][number:]
         lines = [" ".join(words[i % len(words)] for i in range(1 + j % 9)) for j in range(25)]
         (folder / f"{number}.md").write_text("\n".join(lines))
     return folder
@@ -98,7 +98,7 @@ def test_what_two_ranks_are_given_and_count(tmp_path: Path) -> None:
 
     assert both("sampler") == [[*range(21, 13, -1)], [*range(13, 5, -1)], [*range(5, -1, -1)]]
     assert [len(batch) for batch in both("split")] == [4] * 5 + [2]
-    assert sorted(sum(both("split"), [])) == [*range(22)]
+    assert sorted(i for batch in both("split") for i in batch) == [*range(22)]
     assert both("stream") == [[*range(8)], [*range(8, 16)], [*range(16, 22)]]
     assert both("placed") == both("stream") * 2
     for step in (2, 4):

@@ -23,7 +23,7 @@ PUBLIC = (
     "Batch BatchSampler Benchmark BetonDataset ConfigError DataError DataLoader Diagnosis DistributedSampler "
     "EngineError Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset "
     "Profile Ragged RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError "
-    "StokerError SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset "
+    "StatefulDataLoader StokerError SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset "
     "WeightedRandomSampler __version__ benchmark doctor files list_files pack profile stats synthetic_like transforms "
     "tune "
     "verify_receipts"

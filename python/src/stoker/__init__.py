@@ -56,6 +56,7 @@ from ._samplers import (
     WeightedRandomSampler,
 )
 from ._shards import ShardWriter
+from ._stateful import StatefulDataLoader
 from ._survey import stats
 from ._tune import Tuning, tune
 from ._version import VERSION as __version__
@@ -91,6 +92,7 @@ __all__ = [
     "SourceError",
     "StallError",
     "StateError",
+    "StatefulDataLoader",
     "StokerError",
     "SubsetRandomSampler",
     "Synthetic",

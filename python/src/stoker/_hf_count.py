@@ -154,7 +154,7 @@ def _rows_of(batch: Any) -> int:
     if isinstance(batch, (tuple, list)):
         inner = next((rows for rows in map(_rows_of, batch) if rows), 0)
         return inner or len(batch)
-    shape = getattr(batch, "shape", ())
+    shape: Any = getattr(batch, "shape", ())
     return int(shape[0]) if len(shape) else 0
 
 
@@ -168,5 +168,5 @@ def picked(batch: Any, rows: list[int], total: int) -> Any:
         if len(batch) == total and not any(hasattr(value, "shape") for value in batch):
             return type(batch)(batch[row] for row in rows)
         return type(batch)(picked(value, rows, total) for value in batch)
-    shape = getattr(batch, "shape", ())
+    shape: Any = getattr(batch, "shape", ())
     return batch[rows] if len(shape) and shape[0] == total else batch

@@ -224,7 +224,7 @@ class Share:
             self.state_dict = dataset.state_dict
             self.load_state_dict = dataset.load_state_dict
         stamp = getattr(dataset, "fingerprint", None)
-        self.fingerprint = f"{kind(dataset)} {stamp}" if isinstance(stamp, (str, bytes)) else kind(dataset)
+        self.fingerprint = f"{kind(dataset)} {stamp}" if isinstance(stamp, str) else kind(dataset)
         self._fingerprint = getattr(dataset, "_fingerprint", None)
 
     def __iter__(self) -> Iterator[Any]:

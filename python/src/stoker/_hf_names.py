@@ -67,7 +67,9 @@ class Names:
         if len(batch) <= 1 + len(labels) and wanted:
             return dict(zip([wanted[0], *labels], batch, strict=False))
         raise ConfigError(
-            f"batches are tuples of {len(batch)}" + (f" ({in_words(names)})" if names else "") + ", and the model wants "
+            f"batches are tuples of {len(batch)}"
+            + (f" ({in_words(names)})" if names else "")
+            + ", and the model wants "
             f"names: {', '.join(wanted)}",
             hint="let the samples be dicts with these names: dataset.select(stoker.Field('pixel_values', "
             "source='image'), ...), or .map(lambda image, label: {'pixel_values': image, 'labels': label})",

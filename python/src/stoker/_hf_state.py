@@ -246,10 +246,10 @@ def _counted(args: Any, state: Any, loader: DataLoader[Any]) -> tuple[int, int]:
 
 def _differ(found: tuple[int, int], counted: tuple[int, int]) -> StateError:
     return StateError(
-        f"the checkpoint was saved after {found[1]} batches of epoch {found[0]} of the loader, and the Trainer would go "
-        f"on after {counted[1]} batches of epoch {counted[0]}",
-        cause="the Trainer divides its steps by the length of an epoch: the world size, the batch size or the dataset's "
-        "length has changed, or a callback ended an epoch early",
+        f"the checkpoint was saved after {found[1]} batches of epoch {found[0]} of the loader, and the Trainer would "
+        f"go on after {counted[1]} batches of epoch {counted[0]}",
+        cause="the Trainer divides its steps by the length of an epoch: the world size, the batch size or the "
+        "dataset's length has changed, or a callback ended an epoch early",
         hint="resume with the settings of the saved run; stoker.hf.Trainer with transformers 5 follows the loader's "
         "place",
     )

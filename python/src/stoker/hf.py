@@ -45,12 +45,12 @@ if not getattr(_theirs.skip_first_batches, "_of_stoker", False):
     _theirs.skip_first_batches = skipping(_theirs.skip_first_batches)
 
 if TYPE_CHECKING:
-    _Base: Any = object
+    _Base = transformers.Trainer
 else:
     _Base = object
 
 
-class TrainerMixin(_Base):
+class TrainerMixin(_Base):  # type: ignore[misc]
     """Gives a Trainer stoker's loaders; it comes first among the bases.
 
     Of TrainingArguments, the loaders follow ``per_device_train_batch_size``, ``per_device_eval_batch_size``,
@@ -135,7 +135,7 @@ class TrainerMixin(_Base):
         """Of a loader of stoker's, padding is neither evaluated nor counted, on any number of ranks."""
         if not isinstance(dataloader, DataLoader):
             return super().evaluation_loop(dataloader, *args, **keywords)
-        before = self.gather_function
+        before: Any = self.gather_function
         counted = Counted(dataloader, self, self._stoker_names)
         self.gather_function = counted.gather
         try:
@@ -161,5 +161,5 @@ class _Over:
         return len(self._loader)
 
 
-class Trainer(TrainerMixin, transformers.Trainer):  # type: ignore[misc]
+class Trainer(TrainerMixin, transformers.Trainer):
     """transformers.Trainer with stoker's loaders; see TrainerMixin."""
