@@ -47,6 +47,13 @@ def test_everything_public_is_documented() -> None:
                 assert value.__doc__, f"{name}.{part}"
 
 
+def test_hugging_face_is_imported_when_it_is_used() -> None:
+    done = run_python("import sys\nsys.modules['transformers'] = None\nimport stoker\nprint('fine')\nstoker.hf")
+    assert "fine" in done.stdout
+    assert "ImportError: stoker.hf needs transformers and accelerate" in done.stderr
+    assert "pip install transformers accelerate" in done.stderr
+
+
 def test_version_is_the_file() -> None:
     assert stoker.__version__ == (TOP / "VERSION").read_text().strip()
 

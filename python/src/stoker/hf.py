@@ -45,7 +45,7 @@ if not getattr(_theirs.skip_first_batches, "_of_stoker", False):
     _theirs.skip_first_batches = skipping(_theirs.skip_first_batches)
 
 if TYPE_CHECKING:
-    _Base = transformers.Trainer
+    from transformers import Trainer as _Base
 else:
     _Base = object
 
@@ -135,7 +135,7 @@ class TrainerMixin(_Base):  # type: ignore[misc]
         """Of a loader of stoker's, padding is neither evaluated nor counted, on any number of ranks."""
         if not isinstance(dataloader, DataLoader):
             return super().evaluation_loop(dataloader, *args, **keywords)
-        before: Any = self.gather_function
+        before = self.__dict__["gather_function"]
         counted = Counted(dataloader, self, self._stoker_names)
         self.gather_function = counted.gather
         try:
@@ -161,5 +161,5 @@ class _Over:
         return len(self._loader)
 
 
-class Trainer(TrainerMixin, transformers.Trainer):
+class Trainer(TrainerMixin, transformers.Trainer):  # type: ignore[misc]
     """transformers.Trainer with stoker's loaders; see TrainerMixin."""
