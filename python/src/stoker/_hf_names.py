@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._batch import DictBatch
+from ._crew import _is_default
 from ._errors import ConfigError
 from ._loader import DataLoader
 from ._theirs import in_words
@@ -35,7 +36,9 @@ class Names:
         self._any = False  # whether forward takes every keyword
 
     def __call__(self, loader: DataLoader[Any], batch: Any) -> Any:
-        if loader.collate_fn is not None or not isinstance(batch, (Mapping, tuple, list)):
+        collate = loader._settings.torch["collate_fn"]
+        collated = collate is not None and not _is_default(collate, loader.batch_size is None)
+        if collated or not isinstance(batch, (Mapping, tuple, list)):
             return batch
         wanted = self._wanted or self._parameters()
         named = dict(batch) if isinstance(batch, Mapping) else self._pairs(loader, batch, wanted)
