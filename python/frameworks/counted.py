@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from test_hugging_face import N, Placed, Stream, samples, trainer_of, weights
+from test_hugging_face import N, Placed, Seeing, Stream, samples, settings, trainer_of, weights
 
 import stoker.hf
+from stoker import transforms as T
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--out", type=Path, required=True)
@@ -51,6 +52,10 @@ with torch.no_grad():
 trained("sampler", kind=Backwards, num_train_epochs=1)
 trained("split", num_train_epochs=1, accelerator_config={"split_batches": True, "dispatch_batches": True})
 trained("stream", Stream(), num_train_epochs=1)
+pictures = stoker.ImageFolder(out / "photos", T.Compose([T.CenterCrop(8), T.ToTensor()]))
+seeing = stoker.hf.Trainer(Seeing(), settings(out / "pictures", max_steps=3), train_dataset=pictures)
+seeing.train()
+told["pictures"] = {"labels": seeing.predict(pictures).label_ids.tolist(), "targets": pictures.targets}
 whole = trained("placed", Placed(), num_train_epochs=2)
 for step in (2, 4):
     again = trainer_of(out / "again", Placed())

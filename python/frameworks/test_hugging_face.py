@@ -139,7 +139,10 @@ def order(epoch: int, shuffle: bool = True) -> list[list[int]]:
         ({}, 2 * STEPS),
         ({"max_steps": STEPS + 2}, STEPS + 2),
         ({"num_train_epochs": 1.5}, STEPS + STEPS // 2),
-        ({"dataloader_num_workers": 2}, 2 * STEPS),
+        (
+            {"dataloader_num_workers": 2, "dataloader_prefetch_factor": 3, "dataloader_persistent_workers": True},
+            2 * STEPS,
+        ),
     ],
 )
 def test_epochs_are_those_of_the_loader(more: dict[str, Any], expected: int, tmp_path: Path) -> None:
@@ -252,6 +255,22 @@ def test_checkpoints_without_a_state(tmp_path: Path, caplog: pytest.LogCaptureFi
         trainer_of(tmp_path / "third", Stream()).train(resume_from_checkpoint=folder)
 
 
+def test_checkpoints_of_the_model_alone(tmp_path: Path) -> None:
+    trainer_of(tmp_path, max_steps=STEPS + 2, save_only_model=True).train()
+    again = trainer_of(tmp_path / "again")
+    again.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{STEPS + 2}"))
+    assert again.model.seen == order(1)[2:]
+
+
+def test_trainings_one_after_another(tmp_path: Path) -> None:
+    """A second one begins at the beginning, also after one that was resumed."""
+    trainer = trainer_of(tmp_path)
+    trainer.train()
+    trainer.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{STEPS + 1}"))
+    trainer.train()
+    assert trainer.model.seen == order(0) + order(1) + order(1)[1:] + order(0) + order(1)
+
+
 def test_states_that_do_not_fit(tmp_path: Path) -> None:
     trainer_of(tmp_path, max_steps=2).train()
     with pytest.raises(stoker.StateError, match="seed"):
@@ -327,10 +346,8 @@ def test_an_evaluation_counts_every_sample_once(held: Any, tmp_path: Path) -> No
     trainer = trainer_of(tmp_path, held=held, compute_metrics=lambda found: {"rows": len(found.predictions)})
     found = trainer.evaluate()
     assert found["eval_rows"] == N
-    with torch.no_grad():
-        x = torch.stack([one["x"] for one in samples()])
-        expected = (trainer.model.layer(x)[:, 0] - torch.arange(N, dtype=torch.float32)) ** 2
-    assert found["eval_loss"] == pytest.approx(float(expected.mean()), rel=1e-5)
+    assert found["eval_loss"] == trainer_evaluated(trainer)
+    x = torch.stack([one["x"] for one in samples()])
     predicted = trainer.predict(held)
     assert numpy.allclose(predicted.predictions, trainer.model.layer(x)[:, 0].detach().numpy(), rtol=1e-5)
     assert predicted.label_ids.tolist() == [*range(N)]
@@ -362,6 +379,28 @@ def test_evaluations_within_a_training(tmp_path: Path) -> None:
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-8"))
     assert again.model.seen == order(1)[2:]
     assert weights(again) == weights(trainer)
+
+
+def test_another_trainer_with_the_mixin(tmp_path: Path) -> None:
+    """Seq2SeqTrainer gathers in its own way, which counts padding."""
+
+    class Mine(stoker.hf.TrainerMixin, transformers.Seq2SeqTrainer):
+        pass
+
+    args = transformers.Seq2SeqTrainingArguments(**{**settings(tmp_path).to_dict(), "predict_with_generate": False})
+    made = {"train_dataset": samples(), "eval_dataset": samples()}
+    trainer = Mine(Net(), args, compute_metrics=lambda found: {"rows": len(found.predictions)}, **made)
+    trainer.train()
+    assert trainer.model.seen == order(0) + order(1)
+    assert trainer.evaluate()["eval_rows"] == N
+    assert trainer.evaluate()["eval_loss"] == trainer_evaluated(trainer)
+
+
+def trainer_evaluated(trainer: Any) -> Any:
+    """The mean loss over all samples."""
+    with torch.no_grad():
+        found = trainer.model.layer(torch.stack([one["x"] for one in samples()]))[:, 0]
+        return pytest.approx(float(((found - torch.arange(N)) ** 2).mean()), rel=1e-5)
 
 
 # stoker's own datasets.

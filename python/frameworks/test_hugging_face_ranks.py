@@ -18,6 +18,7 @@ import stoker
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import forms
+from conftest import make_folder
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "frameworks" / "hf_trainer.py"
 
@@ -78,6 +79,7 @@ def test_a_killed_training_goes_on(
 
 @forms.long
 def test_what_two_ranks_are_given_and_count(tmp_path: Path) -> None:
+    make_folder(tmp_path / "photos", 11)
     ranks.run(Path(__file__).with_name("counted.py"), out=tmp_path)
     first, second = (json.loads((tmp_path / f"told-{rank}.json").read_text()) for rank in range(2))
     expected = first["expected"]
@@ -100,6 +102,7 @@ def test_what_two_ranks_are_given_and_count(tmp_path: Path) -> None:
     assert [len(batch) for batch in both("split")] == [4] * 5 + [2]
     assert sorted(i for batch in both("split") for i in batch) == [*range(22)]
     assert both("stream") == [[*range(8)], [*range(8, 16)], [*range(16, 22)]]
+    assert first["pictures"]["labels"] == second["pictures"]["labels"] == first["pictures"]["targets"]
     assert both("placed") == both("stream") * 2
     for step in (2, 4):
         assert both(f"again {step}") == both("placed")[step:]

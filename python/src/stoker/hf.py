@@ -115,6 +115,8 @@ class TrainerMixin(_Base):  # type: ignore[misc]
         epoch, steps = super()._init_training_state(max_steps, steps_per_epoch, epochs, resume_from_checkpoint, trial)
         if resume_from_checkpoint is None or self._stoker_loader is None or self.args.ignore_data_skip:
             return epoch, steps
+        if not self.state.global_step:  # only weights were loaded
+            return epoch, steps
         # The loader's own place counts: it is right with another world size or batch size too, where the Trainer's
         # division of its steps is not.
         return self._stoker_state.resume(self._stoker_loader, resume_from_checkpoint, self.args, epoch, steps)
