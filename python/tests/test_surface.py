@@ -23,7 +23,7 @@ PUBLIC = (
     "Batch BatchSampler Benchmark BetonDataset ConfigError DataError DataLoader Diagnosis DistributedSampler "
     "EngineError Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset "
     "Profile Ragged RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError "
-    "StokerError SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset "
+    "StatefulDataLoader StokerError SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset "
     "WeightedRandomSampler __version__ benchmark doctor files list_files pack profile stats synthetic_like to_tf "
     "transforms tune "
     "verify_receipts"
@@ -45,6 +45,13 @@ def test_everything_public_is_documented() -> None:
         for part, value in vars(thing).items():
             if not part.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
                 assert value.__doc__, f"{name}.{part}"
+
+
+def test_hugging_face_is_imported_when_it_is_used() -> None:
+    done = run_python("import sys\nsys.modules['transformers'] = None\nimport stoker\nprint('fine')\nstoker.hf")
+    assert "fine" in done.stdout
+    assert "ImportError: stoker.hf needs transformers and accelerate" in done.stderr
+    assert "pip install transformers accelerate" in done.stderr
 
 
 def test_version_is_the_file() -> None:
