@@ -174,7 +174,7 @@ def _taker(array: Any, leaf: Any, kind: Kind) -> Callable[[Any], Any]:
         if kind.name == "torch" and not (array.is_contiguous() and _numpys(array)):
             return lambda ids: torch.index_select(array, 0, ids)
         inside = array.numpy()
-        if kind.name == "torch":  # in one thread: index_select of large rows takes all, and is no faster for it
+        if kind.name == "torch":  # in one thread: index_select takes all for large rows, and gains nothing by it
             return lambda ids: torch.from_numpy(inside.take(ids.numpy(), 0))
         return lambda ids: inside[ids]
     if not isinstance(leaf, Array):
