@@ -118,6 +118,10 @@ __all__ = [
 if not _typing.TYPE_CHECKING:  # type checkers know every name
 
     def __getattr__(name: str) -> object:
+        if name == "webdataset":  # all of WebDataset's names; importing them costs too much for everyone else
+            from importlib import import_module
+
+            return import_module(".webdataset", __name__)
         from ._elsewhere import missing
 
         raise missing(__name__, name, __all__)
