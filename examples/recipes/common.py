@@ -110,3 +110,32 @@ def same(what: str, equal: bool) -> None:
     if not equal:
         raise SystemExit(f"NOT THE SAME: {what}")
     print(f"same: {what}")
+
+
+def shards(photos: Path, folder: Path, side: int = 0, count: int = 4) -> str:
+    """The pictures in so many tar shards, with their class as ``cls`` and ``txt``, as a pattern with braces. With
+    ``side`` they are squares of that size, otherwise the files as they are."""
+    import stoker
+
+    classes = sorted(one.name for one in photos.iterdir())
+    found = sorted(photos.glob("*/*"), key=lambda path: (path.name, path.parent.name))
+    each = -(-len(found) // count)
+    with stoker.ShardWriter(str(folder / "photos-%03d.tar"), maxcount=each, verbose=0) as sink:
+        for number, path in enumerate(found):
+            label = classes.index(path.parent.name)
+            data = path.read_bytes() if not side else square(path, side)
+            sink.write({"__key__": f"{number:06d}", "jpg": data, "cls": label, "txt": str(label)})
+    return str(folder / f"photos-{{000..{-(-len(found) // each) - 1:03d}}}.tar")
+
+
+def square(path: Path, side: int) -> bytes:
+    """A picture as a JPEG of side x side."""
+    import io
+
+    from PIL import Image, ImageOps
+
+    out = io.BytesIO()
+    with Image.open(path) as picture:
+        picture.draft("RGB", (side, side))
+        ImageOps.fit(picture.convert("RGB"), (side, side)).save(out, "JPEG", quality=90)
+    return out.getvalue()
