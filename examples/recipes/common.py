@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +139,33 @@ def square(path: Path, side: int) -> bytes:
         picture.draft("RGB", (side, side))
         ImageOps.fit(picture.convert("RGB"), (side, side)).save(out, "JPEG", quality=90)
     return out.getvalue()
+
+
+def under_torchrun(ranks: int = 2) -> None:
+    """Starts the recipe again with torchrun, unless that has started it; and joins the other ranks."""
+    if "RANK" not in os.environ:
+        command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *sys.argv]
+        raise SystemExit(subprocess.run([sys.executable, *command], check=False).returncode)
+    import torch.distributed
+
+    torch.distributed.init_process_group("gloo")
+
+
+def gathered(value: Any) -> list[Any]:
+    """The values of all ranks."""
+    import torch.distributed
+
+    found = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(found, value)
+    return found
+
+
+@contextmanager
+def one_folder(args: argparse.Namespace) -> Iterator[Path]:
+    """What photographs() gives, made by rank 0 for all ranks of this machine."""
+    import torch.distributed
+
+    rank = torch.distributed.get_rank()
+    with photographs(args) if rank == 0 else nullcontext() as folder:
+        yield gathered(folder)[0]
+        torch.distributed.barrier()  # rank 0 removes it when nobody reads it any more
