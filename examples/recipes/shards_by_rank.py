@@ -56,16 +56,17 @@ def main() -> None:
         if rank == 0:
             print(f"samples of the ranks, sliced by hand: {counts}")
 
-        # By hand and by stoker: what every rank is told is an error, which says what to do.
+        # By hand and by stoker: the rank that opens its loader second finds out, and its error ends the job.
+        refused = ""
         try:
             with stoker.DataLoader(chain(stoker, rank_urls), **settings) as loader:
                 next(iter(loader))
-            refused = ""
         except stoker.StokerError as error:
             refused = str(error)
+        found = [one for one in gathered(refused) if one]
+        same_on_all("slicing twice is refused", len(found) > 0)
         if rank == 0:
-            print(f"refused: {refused}")
-        same_on_all("slicing twice is refused on every rank", all(gathered(bool(refused))))
+            print(f"refused: {found[0]}")
 
         # By stoker.
         seen = []
