@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +165,27 @@ def one_folder(args: argparse.Namespace) -> Iterator[Path]:
     """What photographs() gives, made by rank 0 for all ranks of this machine."""
     import torch.distributed
 
-    rank = torch.distributed.get_rank()
-    with photographs(args) if rank == 0 else nullcontext() as folder:
-        yield gathered(folder)[0]
+    if not torch.distributed.is_initialized():
+        with photographs(args) as folder:
+            yield folder
+        return
+    with photographs(args) if torch.distributed.get_rank() == 0 else nullcontext() as made:
+        yield gathered(made)[0]
         torch.distributed.barrier()  # rank 0 removes it when nobody reads it any more
+
+
+def memory_mib() -> float:
+    """Memory of this process and of its children, where what they share counts once (PSS)."""
+    processes = {os.getpid()}
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    while more := {child for child, parent in parents.items() if parent in processes} - processes:
+        processes |= more
+    kib = 0
+    for process in processes:
+        with suppress(OSError):
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+            kib += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return kib / 1024
