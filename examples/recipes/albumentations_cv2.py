@@ -23,7 +23,7 @@ import cv2
 import numpy as np
 import torch
 from albumentations.pytorch import ToTensorV2
-from common import beside, flags, photographs, rate, same, show
+from common import alike, beside, flags, photographs, rate, same, show
 from torch.utils.data import DataLoader, Dataset
 
 import stoker
@@ -104,12 +104,12 @@ def main() -> None:
         ):
             dataset = AlbumentationsDataset(paths, labels, A.Compose(STILL, bbox_params=params), where)
             loaders = DataLoader(dataset, **settings, **more), stoker.DataLoader(dataset, **settings, **more)
-            same(f"{name} of fixed transforms", all(map(equal, *loaders)))
+            same(f"{name} of fixed transforms", alike(equal, *loaders))
             dataset = AlbumentationsDataset(paths, labels, A.Compose(AUGMENT, bbox_params=params), where)
             few, many = (
                 stoker.DataLoader(dataset, args.batch_size, num_workers=workers, seed=1, **more) for workers in (1, 3)
             )
-            same(f"{name} of random transforms with 1 and with 3 workers", all(map(equal, few, many)))
+            same(f"{name} of random transforms with 1 and with 3 workers", alike(equal, few, many))
 
 
 def compared(name: str, dataset: Any, args: Any, settings: Any) -> float:

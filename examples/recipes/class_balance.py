@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import beside, flags, photographs, rate, same, show
+from common import alike, beside, flags, photographs, rate, same, show
 from torch.utils.data import DataLoader, WeightedRandomSampler
 from torchvision import datasets, transforms
 
@@ -61,7 +61,7 @@ def main() -> None:
 
         theirs = DataLoader(train_ds, sampler=sampler(train_ds), **settings)
         mine = stoker.DataLoader(train_ds, sampler=sampler(train_ds), **settings)
-        same("labels, and pictures but for the decoder", all(map(equal, theirs, mine)))
+        same("labels, and pictures but for the decoder", alike(equal, theirs, mine))
         whole = ids(exact)
         ranks = [
             ids(stoker.DataLoader(exact.dataset, balanced=True, seed=0, rank=rank, world_size=2, **settings))

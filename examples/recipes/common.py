@@ -105,6 +105,12 @@ def beside(plain: float, stoker: float, than: str = "plain") -> None:
     print(f"stoker is {stoker / plain:.1f} times as fast as {than} in this run")
 
 
+def alike(equal: Callable[[Any, Any], bool], one: Iterable[Any], other: Iterable[Any]) -> bool:
+    """Whether two loaders give as many batches, at least one, and each is equal to the other's."""
+    found = [equal(a, b) for a, b in zip(one, other, strict=True)]
+    return bool(found) and all(found)
+
+
 def same(what: str, equal: bool) -> None:
     """Ends the recipe if what it says is not the same."""
     if not equal:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import beside, flags, rate, same, show
+from common import alike, beside, flags, rate, same, show
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
@@ -110,7 +110,7 @@ def measured(name: str, loader: Any, args: Any) -> float:
 def check(dataset: Sequences, stored: Any, settings: Any) -> None:
     theirs = DataLoader(dataset, collate_fn=collate, **settings)
     with stoker.DataLoader(dataset, collate_fn=collate, **settings) as mine:
-        same("every batch of the function", all(map(equal, theirs, mine)))
+        same("every batch of the function", alike(equal, theirs, mine))
     with stoker.DataLoader(stored, shuffle=True, lengths="tokens", bucket=256, **settings) as loader:
         seen, right = [], True
         for batch in loader:

@@ -30,7 +30,7 @@ PATIENCE = 300  # seconds until a run that hangs is given up
 
 @dataclass
 class Step:
-    """A batch that a script received: the ids of samples that are no padding."""
+    """A batch that a script received: the ids of samples that are not padding."""
 
     epoch: int
     step: int
