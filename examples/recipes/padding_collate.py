@@ -4,6 +4,9 @@ Answers the part on custom collate functions of the second article. Its function
 rows of a batch are as long as its longest sequence. ``lengths=`` with ``bucket=`` puts sequences of similar length into
 the same batch, so that less of it is padding; ``tokens=`` also makes batches of equal cost. Both shuffle.
 
+The article's function also pins what it returns. In a worker process that is lost on the way to the loop, and may be an
+error after a fork, so the loaders do it: pin_memory=True, for --device cuda.
+
 The collate function runs in Python workers. Sequences that are stored are padded by the engine: the last two lines read
 the same ones from a file of tokens, and the tensors need no sorting.
 
@@ -43,16 +46,16 @@ class Sequences(Dataset):
 
 
 def collate(batch: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The article's way: sorted by length, padded in one call, and pinned."""
+    """The article's way: sorted by length, and padded in one call."""
     batch = sorted(batch, key=len, reverse=True)
     lengths = torch.tensor([len(one) for one in batch])
-    padded = pad_sequence(batch, batch_first=True)
-    return (padded.pin_memory(), lengths.pin_memory()) if torch.cuda.is_available() else (padded, lengths)
+    return pad_sequence(batch, batch_first=True), lengths
 
 
 def main() -> None:
     args = flags(__doc__, samples=4000).parse_args()
-    settings = {"batch_size": args.batch_size, "num_workers": args.workers}
+    pinned = {"pin_memory": args.device != "cpu"}
+    settings = {"batch_size": args.batch_size, "num_workers": args.workers, **pinned}
     dataset = Sequences(args.samples)
     by_length = {"lengths": dataset.lengths, "bucket": 16 * args.batch_size}
 
@@ -84,7 +87,9 @@ def main() -> None:
         budget = int(args.batch_size * np.mean(dataset.lengths))
         measured(
             f"stoker, stored, {budget} tokens a batch",
-            stoker.DataLoader(padded, shuffle=True, lengths="tokens", tokens=budget, num_workers=args.workers),
+            stoker.DataLoader(
+                padded, shuffle=True, lengths="tokens", tokens=budget, num_workers=args.workers, **pinned
+            ),
             args,
         )
         check(dataset, padded, settings)

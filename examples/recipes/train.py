@@ -42,6 +42,8 @@ TRANSFORM = transforms.Compose(
 def main() -> None:
     args = arguments()
     if "RANK" in os.environ:
+        if args.device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         torch.distributed.init_process_group("nccl" if args.device == "cuda" else "gloo")
     if args.device == "cpu":
         torch.set_num_threads(1)

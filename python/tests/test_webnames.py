@@ -198,6 +198,8 @@ def test_a_pipeline_is_a_dataset(tars: str) -> None:
     assert [int(one) for (one,) in again] == [i % 5 for i in range(12)]
     assert not isinstance(next(iter(pipeline)), tuple)
 
+    assert len(mine.WebDataset(mine.SimpleShardList(tars))) == 12
+
     class Mine(mine.DataPipeline, mine.FluidInterface):
         def __init__(self, urls: str) -> None:
             super().__init__(mine.SimpleShardList(urls), mine.tarfile_to_samples(), mine.decode())
@@ -298,6 +300,7 @@ WRONG: list[tuple[Callable[[str], Any], str]] = [
     (lambda tars: mine.WebLoader(mine.WebDataset(tars), None).repeat(3), "one epoch at a time"),
     (lambda tars: mine.associate(3), "give a dict"),
     (lambda tars: mine.SimpleShardList([]), "give a path"),
+    (lambda tars: mine.WebDataset(mine.SimpleShardList(tars, 3)), "with a seed.*shardshuffle"),
     (lambda tars: list(mine.WebDataset("s3://bucket/x-{000..009}.tar")), "s3"),
 ]
 

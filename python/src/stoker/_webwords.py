@@ -69,6 +69,8 @@ def decoders(word: str) -> str:
 
 def shards(urls: Any, problems: Problems) -> str | list[str]:
     """The paths that WebDataset's ``urls`` names."""
+    if getattr(urls, "seed", None) not in (None, False):
+        problems.add("urls is a SimpleShardList with a seed", "give shardshuffle=True and seed= to WebDataset")
     urls = getattr(urls, "urls", urls)  # of a SimpleShardList
     if isinstance(urls, (str, bytes, os.PathLike)):
         text = _path(urls, "urls", problems)
