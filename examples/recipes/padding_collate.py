@@ -8,8 +8,8 @@ The article's function also pins what it returns. In a worker process that is lo
 error after a fork, so the loaders do it: pin_memory=True, for --device cuda.
 
 The function is Python in both loaders, so stoker gains nothing with it. These sequences are in memory and cost nothing
-to take: without workers torch is the fastest here, and stoker, which seeds random numbers before each sample, is slower.
-Sequences that are stored are padded by the engine: the last two lines read the same ones from a file of tokens.
+to take: without workers torch is the fastest of all here, and stoker, which seeds random numbers before each sample, is
+slower. Sequences that are stored are padded by the engine: the last two lines read the same ones from a file of tokens.
 
     python examples/recipes/padding_collate.py --samples 4000
 """
@@ -67,9 +67,9 @@ def main() -> None:
     loader = DataLoader(dataset, shuffle=True, collate_fn=collate, **settings)
     plain = measured("plain torch, sorted and padded once", loader, args)
     loader = stoker.DataLoader(dataset, shuffle=True, collate_fn=collate, **settings)
-    beside(plain, measured("stoker, the same function", loader, args), "torch")
+    beside(plain, measured("stoker, the same function", loader, args), "torch with workers")
     loader = stoker.DataLoader(dataset, shuffle=True, collate_fn=collate, **by_length, **settings)
-    beside(plain, measured("stoker, and batches by length", loader, args), "torch")
+    beside(plain, measured("stoker, and batches by length", loader, args), "torch with workers")
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sequences.bin"
@@ -78,7 +78,7 @@ def main() -> None:
         padded = stored.to_tuple(stoker.Field("tokens", batch="padded"))
         runs = {"lengths": "tokens", "bucket": 16 * args.batch_size}
         loader = stoker.DataLoader(padded, shuffle=True, **runs, **settings)
-        beside(plain, measured("stoker, stored, by length", loader, args), "torch")
+        beside(plain, measured("stoker, stored, by length", loader, args), "torch with workers")
         budget = int(args.batch_size * np.mean(dataset.lengths))
         cost = {"lengths": "tokens", "tokens": budget, "num_workers": args.workers}
         loader = stoker.DataLoader(padded, shuffle=True, **cost, **pinned)
