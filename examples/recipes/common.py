@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +133,93 @@ def beside(plain: float, stoker: float, than: str = "plain") -> None:
     print(f"stoker is {stoker / plain:.1f} times as fast as {than} in this run")
 
 
+def alike(equal: Callable[[Any, Any], bool], one: Iterable[Any], other: Iterable[Any]) -> bool:
+    """Whether two loaders give as many batches, at least one, and each is equal to the other's."""
+    found = [equal(a, b) for a, b in zip(one, other, strict=True)]
+    return bool(found) and all(found)
+
+
 def same(what: str, equal: bool) -> None:
     """Ends the recipe if what it says is not the same."""
     if not equal:
         raise SystemExit(f"NOT THE SAME: {what}")
     print(f"same: {what}")
+
+
+def shards(photos: Path, folder: Path, side: int = 0, count: int = 4) -> str:
+    """The pictures in so many tar shards, with their class as ``cls`` and ``txt``, as a pattern with braces. With
+    ``side`` they are squares of that size, otherwise the files as they are."""
+    import stoker
+
+    classes = sorted(one.name for one in photos.iterdir())
+    found = sorted(photos.glob("*/*"), key=lambda path: (path.name, path.parent.name))
+    each = -(-len(found) // count)
+    with stoker.ShardWriter(str(folder / "photos-%03d.tar"), maxcount=each, verbose=0) as sink:
+        for number, path in enumerate(found):
+            label = classes.index(path.parent.name)
+            data = path.read_bytes() if not side else square(path, side)
+            sink.write({"__key__": f"{number:06d}", "jpg": data, "cls": label, "txt": str(label)})
+    return str(folder / f"photos-{{000..{-(-len(found) // each) - 1:03d}}}.tar")
+
+
+def square(path: Path, side: int) -> bytes:
+    """A picture as a JPEG of side x side."""
+    import io
+
+    from PIL import Image, ImageOps
+
+    out = io.BytesIO()
+    with Image.open(path) as picture:
+        picture.draft("RGB", (side, side))
+        ImageOps.fit(picture.convert("RGB"), (side, side)).save(out, "JPEG", quality=90)
+    return out.getvalue()
+
+
+def under_torchrun(ranks: int = 2) -> None:
+    """Starts the recipe again with torchrun, unless that has started it; and joins the other ranks."""
+    if "RANK" not in os.environ:
+        command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *sys.argv]
+        raise SystemExit(subprocess.run([sys.executable, *command], check=False).returncode)
+    import torch.distributed
+
+    torch.distributed.init_process_group("gloo")
+
+
+def gathered(value: Any) -> list[Any]:
+    """The values of all ranks."""
+    import torch.distributed
+
+    found = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(found, value)
+    return found
+
+
+@contextmanager
+def one_folder(args: argparse.Namespace) -> Iterator[Path]:
+    """What photographs() gives, made by rank 0 for all ranks of this machine."""
+    import torch.distributed
+
+    if not torch.distributed.is_initialized():
+        with photographs(args) as folder:
+            yield folder
+        return
+    with photographs(args) if torch.distributed.get_rank() == 0 else nullcontext() as made:
+        yield gathered(made)[0]
+        torch.distributed.barrier()  # rank 0 removes it when nobody reads it any more
+
+
+def memory_mib() -> float:
+    """Memory of this process and of its children, where what they share counts once (PSS)."""
+    processes = {os.getpid()}
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    while more := {child for child, parent in parents.items() if parent in processes} - processes:
+        processes |= more
+    kib = 0
+    for process in processes:
+        with suppress(OSError):
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+            kib += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return kib / 1024

@@ -250,9 +250,9 @@ def test_the_advice_draws_for_every_image() -> None:
 @pytest.mark.parametrize(
     ("name", "want"),
     [
-        ("WebLoader", "stoker.DataLoader"),
-        ("DataPipeline", "stoker.WebDataset"),
-        ("SimpleShardList", "stoker.WebDataset"),
+        ("WebLoader", "stoker.webdataset as wds"),
+        ("DataPipeline", "stoker.webdataset as wds"),
+        ("SimpleShardList", "stoker.webdataset as wds"),
         ("Subset", "sampler=ids"),
         ("ColorJitter", "stoker.transforms.ColorJitter"),
         ("GaussianNoise", "torch.stack"),

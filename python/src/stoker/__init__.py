@@ -119,13 +119,16 @@ __all__ = [
 ]
 
 
+# Imported when they are asked for, because of what they need, or because importing them takes long.
+_MODULES = ("hf", "webdataset")
+
 if not _typing.TYPE_CHECKING:  # type checkers know every name
 
     def __getattr__(name: str) -> object:
-        if name == "hf":  # it imports transformers
+        if name in _MODULES:
             from importlib import import_module
 
-            return import_module("stoker.hf")
+            return import_module("." + name, __name__)
         from ._elsewhere import missing
 
         raise missing(__name__, name, __all__)

@@ -60,7 +60,7 @@ _DATASET = {
 # Methods that WebDataset has, and stoker.WebDataset does not.
 _WEBDATASET = {
     "append": _STAGES,
-    "associate": "store the additional data in the shards, as members of the same name",
+    "associate": ".compose(stoker.webdataset.associate(f))",
     "close": _DATASET["close"],
     "ddp_equalize": "leave it out: all ranks take the same number of steps",
     "dynamic_batched": "stoker.DataLoader(dataset, lengths='field', tokens=n) makes batches by the lengths of samples",

@@ -13,27 +13,19 @@ from ._advice import ALWAYS
 from ._compile import unbuilt
 
 _NAMES = {
-    "WebLoader": "stoker.DataLoader(dataset, batch_size=...) accepts a stoker.WebDataset",
-    "DataPipeline": "stoker.WebDataset(urls).shuffle(1000).decode('pil').to_tuple('jpg', 'cls') does the same",
-    "FluidInterface": "stoker.WebDataset(urls) has the same chain of calls",
-    "SimpleShardList": "stoker.WebDataset(urls) accepts patterns and lists of shards",
-    "MultiShardSample": "stoker.Mixture([a, b], weights=[...])",
+    **{
+        name: f"import stoker.webdataset as wds, which has wds.{name}"
+        for name in (
+            "WebLoader DataPipeline FluidInterface SimpleShardList tarfile_to_samples split_by_node split_by_worker "
+            "shuffle decode to_tuple map_tuple batched warn_and_continue ignore_and_continue reraise_exception"
+        ).split()
+    },
     "ResampledShards": "stoker.WebDataset(urls).with_epoch(n) sets the length of an epoch",
     "ResampledShardList": "stoker.WebDataset(urls).with_epoch(n) sets the length of an epoch",
-    "tarfile_to_samples": "stoker.WebDataset(urls) reads the samples of its shards",
-    "split_by_node": "leave it out: samples are split over the ranks automatically",
-    "split_by_worker": "leave it out: the engine's lanes share the samples of a batch",
-    "shuffle": "stoker.WebDataset(urls).shuffle(1000), or DataLoader(shuffle=True)",
-    "decode": "stoker.WebDataset(urls).decode('pil')",
-    "to_tuple": "stoker.WebDataset(urls).to_tuple('jpg', 'cls'); every dataset has to_tuple",
-    "map_tuple": "stoker.WebDataset(urls).to_tuple('jpg', 'cls').map_tuple(transform, None)",
-    "batched": "stoker.WebDataset(urls).batched(64), or DataLoader(batch_size=64)",
+    "MultiShardSample": "stoker.Mixture([a, b], weights=[...])",
     "RandomMix": "stoker.Mixture([a, b], weights=[...])",
     "RoundRobin": "stoker.Mixture([a, b])",
     "TarWriter": "stoker.ShardWriter(pattern)",
-    "warn_and_continue": "pass handler='warn_and_continue', or DataLoader(on_bad='replace')",
-    "ignore_and_continue": "pass handler='ignore_and_continue', or DataLoader(on_bad='replace')",
-    "reraise_exception": "pass handler='reraise_exception', or DataLoader(on_bad='fail')",
     "Subset": "stoker.DataLoader(dataset, sampler=ids) loads these samples, SubsetRandomSampler(ids) shuffles them",
     "random_split": "stoker.DataLoader(dataset, sampler=stoker.SubsetRandomSampler(ids)), with the ids of each part",
     "ConcatDataset": "stoker.Mixture([a, b], weights=[len(a), len(b)], stop='all_exhausted')",

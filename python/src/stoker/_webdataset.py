@@ -225,7 +225,8 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return self._with(_tuple=flat, _native_tuple=flat, **changes)
 
     def map_tuple(self, *transforms: Any, **keywords: Any) -> WebDataset[TD, ND, JD]:
-        """Transforms for the fields of the tuple, in order; None (or a function named identity) leaves one alone."""
+        """Transforms for the fields of the tuple, in order; None, a function named identity, or ``lambda x: x`` leaves
+        one unchanged."""
         check_keywords("WebDataset.map_tuple", keywords, ["handler"])
         if self._tuple is None:
             raise ConfigError("WebDataset.map_tuple: the samples are not tuples", hint="call to_tuple first")
@@ -237,7 +238,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         given = {
             i: transform
             for i, transform in enumerate(transforms)
-            if transform is not None and getattr(transform, "__name__", "") != "identity"
+            if transform is not None and not _webwords.unchanged(transform)
         }
         return self._transformed(given, "map_tuple", self._handled(keywords), lambda i: f", argument {i + 1}")
 
@@ -249,7 +250,9 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             )
         changes = self._handled(transforms)
         given = {
-            name: transform for name, transform in transforms.items() if name != "handler" and transform is not None
+            name: transform
+            for name, transform in transforms.items()
+            if name != "handler" and transform is not None and not _webwords.unchanged(transform)
         }
         return self._transformed(given, "map_dict", changes, lambda name: f"({name}=...)")
 
@@ -274,20 +277,23 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         after = (*self._after, Fields(tails, call)) if tails else self._after
         return self._with(_ops=ops, _after=after, **changes)
 
-    def batched(self, batchsize: int, collation_fn: Any = None, partial: bool = True) -> WebDataset[TD, ND, JD]:
-        """Batches of ``batchsize`` samples; ``partial=False`` drops the last one if it is not full."""
+    def batched(self, batchsize: int, collation_fn: Any = ..., partial: bool = True) -> WebDataset[TD, ND, JD]:
+        """Batches of ``batchsize`` samples; ``partial=False`` drops the last one if it is not full. They are stacked,
+        or what ``collation_fn`` makes of a list of samples; None leaves the list."""
         problems = Problems("WebDataset.batched")
         batchsize = scalar(batchsize)
         if not whole(batchsize) or batchsize < 1:
             problems.add(f"batchsize is {batchsize!r}", "give at least 1")
         if self._batch is not None:
             problems.add("the samples are batched already", "call it once")
-        if collation_fn is not None and not callable(collation_fn):
+        if collation_fn is None:
+            collation_fn = list
+        elif collation_fn is not ... and not callable(collation_fn):
             problems.add(
                 f"collation_fn is of type {type(collation_fn).__name__}", "give a function of a list of samples"
             )
         problems.raise_any()
-        own = getattr(collation_fn, "__name__", "") != "default_collation_fn"
+        own = collation_fn is not ... and getattr(collation_fn, "__name__", "") != "default_collation_fn"
         return self._with(_batch=batchsize, _drop=not partial, _collate=collation_fn if own else None)
 
     def cache(self, memory: str | int | None = None, after: str | None = None) -> WebDataset[TD, ND, JD]:
@@ -342,11 +348,19 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return self._step(Mapped(f), **changes)
 
     def compose(self, *stages: Any) -> WebDataset[Any, Any, Any]:
-        """Stages of a pipeline, functions of an iterator of samples that give one sample for each."""
-        self._unbatched("compose")
-        for stage in stages:
-            self._check("compose", stage, {}, ())
-        return self._step(*map(Composed, stages))
+        """Stages of a pipeline: those of ``stoker.webdataset``, and functions of an iterator of samples that give one
+        sample for each."""
+        from . import _webstages
+
+        found: WebDataset[Any, Any, Any] = self
+        for stage in map(_webstages.own, stages):
+            if isinstance(stage, _webstages.Stage):
+                found = stage.on(found)
+            else:
+                found._unbatched("compose")
+                found._check("compose", stage, {}, ())
+                found = found._step(Composed(stage))
+        return found
 
     def select(self, *fields: Any, **keywords: Any) -> Any:
         """Samples become dicts of these fields; "jpg;png" takes the first that a sample has. With one function, as in

@@ -2,6 +2,7 @@
 
 Shown      samples as WebDataset has them: PIL images, arrays of NumPy
 Decode     ``decode`` with functions
+Continue   what a decoder of ``decode`` returns for the next one
 Composed   ``compose``: a stage, which gets an iterator of samples
 Delivered  samples as they leave: a PIL image as the engine delivers pictures
 Handled    batches of a loader whose bad samples a handler is asked about
@@ -92,7 +93,9 @@ class Decode(Step):
             name, value = name[:-3], gzip.decompress(value)
         for decoder in self.decoders:
             found = decoder("." + name, value) if callable(decoder) else _pictured(decoder, name, value)
-            if found is not None:
+            if type(found).__name__ == "Continue":  # stoker's or webdataset's
+                name, value = found.key.removeprefix("."), found.data
+            elif found is not None:
                 return found
         return _usual(name, value)
 
@@ -134,6 +137,14 @@ def _usual(name: str, data: bytes) -> Any:
             f"field {name!r} is a pickle, and reading it runs code that it contains: give decode a function for it"
         )
     return data
+
+
+class Continue:
+    """What a decoder returns for the next ones to go on with, instead of a decoded value: another key and other
+    bytes."""
+
+    def __init__(self, key: str, data: bytes) -> None:
+        self.key, self.data = key, data
 
 
 class Composed(Step):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from ._datasets import _path, absolute
 from ._errors import Problems
 
 Ops = list[dict[str, Any]]
+
+_SAME = (lambda value: value).__code__.co_code  # of a function that returns its argument
 
 FLOAT: Ops = [{"op": "ToImage"}, {"op": "ToDtype", "dtype": "float32", "scale": True}]
 _BYTES: Ops = [{"op": "ToImage"}]
@@ -66,6 +69,9 @@ def decoders(word: str) -> str:
 
 def shards(urls: Any, problems: Problems) -> str | list[str]:
     """The paths that WebDataset's ``urls`` names."""
+    if getattr(urls, "seed", None) not in (None, False):
+        problems.add("urls is a SimpleShardList with a seed", "give shardshuffle=True and seed= to WebDataset")
+    urls = getattr(urls, "urls", urls)  # of a SimpleShardList
     if isinstance(urls, (str, bytes, os.PathLike)):
         text = _path(urls, "urls", problems)
         if text.endswith((".yaml", ".yml")):
@@ -89,6 +95,17 @@ def _plain(url: str, problems: Problems) -> str:
         )
         return url
     return absolute(url.removeprefix("file:"))
+
+
+def unchanged(function: Any) -> bool:
+    """Whether a function only returns its argument: it is called identity, or written so."""
+    if getattr(function, "__name__", "") == "identity":
+        return True
+    if not isinstance(function, types.FunctionType):
+        return False
+    code = function.__code__
+    plain = code.co_argcount == 1 and not code.co_flags & (0x04 | 0x08 | 0x20 | 0x80 | 0x200)  # no *args, no generator
+    return plain and code.co_kwonlyargcount == 0 and code.co_code == _SAME
 
 
 def policy(handler: Callable[..., Any] | str | None, problems: Problems) -> str | None:
