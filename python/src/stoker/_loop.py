@@ -172,6 +172,13 @@ class Positioned(Checked):
         share = -(-samples // world)
         return -(-share // self._size)
 
+    def _share_of_rank(self) -> int:
+        """Samples of this rank in an epoch, with those that fill up."""
+        ordering = self._settings.ordering
+        if self._settings.tail == "pad" and ordering.plain and self._dataset._recipe().mix is None:
+            return -(-(self._dataset._samples()) // self._rank[1])
+        return len(self) * self._size
+
     @property
     def _sampler(self) -> Any:
         return self._settings.ordering.sampler
