@@ -40,10 +40,20 @@ from ._types import TP, J, N, T
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from torch.utils.data import DataLoader as TorchsLoader
+
     from ._types import Keywords, MapStyle
 
+    class _Base(Positioned, TorchsLoader[T], Generic[T]):  # functions annotated with torch's class accept it
+        pass
 
-class DataLoader(Passing, Positioned, Generic[T]):
+else:  # torch is not imported for this: isinstance() goes by Passing
+
+    class _Base(Positioned, Generic[T]):
+        pass
+
+
+class DataLoader(Passing, _Base[T]):
     """Batches of a dataset, with the keywords of torch.utils.data.DataLoader.
 
     Iterating gives ``Batch``es (tuples such as ``images, labels``) or, for datasets of dicts, dicts with the same
@@ -337,7 +347,7 @@ class DataLoader(Passing, Positioned, Generic[T]):
 
     # Passes.
 
-    def __iter__(self) -> Passage[T]:
+    def __iter__(self) -> Passage[T]:  # type: ignore[override]
         begun = monotonic_ns()  # the loop waits from here on
         if not self._settings.placed:
             _ranks.refuse_worker()
@@ -577,7 +587,7 @@ class DataLoader(Passing, Positioned, Generic[T]):
     # Attributes of torch's DataLoader.
 
     @property
-    def dataset(self) -> Any:
+    def dataset(self) -> Any:  # type: ignore[override]
         """The dataset, as it was given."""
         return self._given
 
@@ -588,23 +598,23 @@ class DataLoader(Passing, Positioned, Generic[T]):
         return self._facts
 
     @property
-    def batch_size(self) -> int | None:
+    def batch_size(self) -> int | None:  # type: ignore[override]
         """Samples per batch on this rank, None if they are not batched here."""
         return self._settings.size
 
     @property
-    def num_workers(self) -> int:
+    def num_workers(self) -> int:  # type: ignore[override]
         """The requested number of lanes, by default the cores of this process; or of Python workers."""
         hands = self._settings.hands
         return hands.workers if hands is not None else self._settings.workers or cores()
 
     @property
-    def drop_last(self) -> bool:
+    def drop_last(self) -> bool:  # type: ignore[override]
         """Whether a last batch that is not full is dropped."""
         return self._settings.tail == "drop"
 
     @property
-    def collate_fn(self) -> Any:
+    def collate_fn(self) -> Any:  # type: ignore[override]
         """The function that makes a batch of a list of samples: the one that was given, else torch's. None if batches
         are not torch's, or before torch is imported. For stoker's datasets the engine stacks batches itself."""
         given, data = self._settings.torch["collate_fn"], sys.modules.get("torch.utils.data._utils.collate")
@@ -613,7 +623,7 @@ class DataLoader(Passing, Positioned, Generic[T]):
         return data.default_convert if self._settings.single else data.default_collate
 
     @property
-    def sampler(self) -> Any:
+    def sampler(self) -> Any:  # type: ignore[override]
         """The user's sampler; without one, an object for loops that call ``set_epoch`` on it."""
         return self._sampler_of(self)
 
@@ -622,7 +632,7 @@ class DataLoader(Passing, Positioned, Generic[T]):
         return sampler if sampler is not None and not self._settings.ordering.batched else Turns(loader)
 
     @property
-    def batch_sampler(self) -> Any:
+    def batch_sampler(self) -> Any:  # type: ignore[override]
         """The user's batch sampler; without one, an object that knows ``sampler``, ``batch_size``, ``drop_last`` and
         the number of batches, and cannot be iterated. None if samples are not batched here."""
         return self._batches_of(self)

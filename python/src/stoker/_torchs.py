@@ -24,23 +24,24 @@ class Passing:
         """Modules and names of those classes."""
         raise NotImplementedError
 
-    @property  # type: ignore[misc]
+    @property
     def __class__(self) -> type:
-        real = type(self)
+        real: Any = type(self)
         found = (getattr(sys.modules.get(module), name, None) for module, name in self._passes_for())
         theirs = tuple(one for one in found if isinstance(one, type) and not issubclass(real, one))
         return _answer(real, theirs) if theirs else real
 
     @__class__.setter
     def __class__(self, kind: type) -> None:
-        object.__dict__["__class__"].__set__(self, kind._real if isinstance(kind, _Answer) else kind)
+        plain: Any = vars(object)["__class__"]
+        plain.__set__(self, kind._real if isinstance(kind, _Answer) else kind)
 
     def __reduce__(self) -> Any:  # Python's own compares __class__ with the type, and refuses
         state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
         return _blank, (type(self),), state
 
 
-def _blank(kind: type) -> Any:
+def _blank(kind: Any) -> Any:
     return kind.__new__(kind)
 
 
@@ -50,9 +51,10 @@ class _Answer(type):
 
     _real: type
 
-    def __new__(meta, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> Any:
+    def __new__(meta: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> Any:
         real = tuple(one._real if isinstance(one, _Answer) else one for one in bases)
-        return type(name, real, namespace, **keywords)
+        made: Any = type
+        return made(name, real, namespace, **keywords)
 
     def __call__(cls, *args: Any, **keywords: Any) -> Any:
         return cls._real(*args, **keywords)
@@ -85,7 +87,7 @@ def _pickled(answer: _Answer) -> Any:
     return _itself, (answer._real,)
 
 
-copyreg.pickle(_Answer, _pickled)  # type: ignore[arg-type]
+copyreg.pickle(_Answer, _pickled)
 
 
 @functools.cache
@@ -93,6 +95,6 @@ def _answer(real: type, theirs: tuple[type, ...]) -> type:
     meta: type = _Answer
     if type(real) is not type:  # as with abc.ABC among the bases
         meta = type(_Answer.__name__, (_Answer, type(real)), {})
-        copyreg.pickle(meta, _pickled)  # type: ignore[arg-type]
+        copyreg.pickle(meta, _pickled)
     namespace = {"_real": real, "__doc__": real.__doc__, "__module__": real.__module__}
     return type.__new__(meta, real.__name__, (_Quiet, real, *theirs), {**namespace, "__qualname__": real.__qualname__})

@@ -61,7 +61,7 @@ def again(keywords: Mapping[str, Any], defaults: Mapping[str, Any], dataset: Any
     owners += [getattr(one, "_loader", None) for one in (sampler, batches, inner) if isinstance(one, (Turns, Batches))]
     if not owners:
         return None
-    owner = next((_itself(one) for one in owners if one is not None), None)
+    owner: DataLoader | None = next((_itself(one) for one in owners if one is not None), None)
     if sampler is not None:
         same = _is_of(owner, sampler)
         changed = sampler
@@ -83,8 +83,7 @@ def again(keywords: Mapping[str, Any], defaults: Mapping[str, Any], dataset: Any
     assert owner is not None
     for name, value in keywords.items():
         usual = {**vars(owner), "shuffle": None}.get(name)
-        free = name in _SAMPLERS or value is defaults[name] or value is usual
-        free = free or (name == "shuffle" and not value) or (name in ("batch_size", "drop_last") and batches is not None)
+        free = name in _SAMPLERS or value is defaults[name] or value is usual or (name == "shuffle" and not value)
         if not free and value != usual:
             raise ConfigError(
                 f"DataLoader: something makes this loader anew from its attributes, with another {name}: {value!r:.80}",
@@ -146,8 +145,7 @@ def ended(loader: DataLoader) -> None:
 def placing(loader: DataLoader) -> Callable[[Any], Any] | None:
     """What moves its batches to Accelerate's device; None if there is nothing to move."""
     states = _states(loader)
-    device = None if states is None else states.PartialState().device
-    if states is None or device.type == "cpu":
+    if states is None or (device := states.PartialState().device).type == "cpu":
         return None
     send = sys.modules["accelerate.utils"].send_to_device
     return partial(send, device=device, non_blocking=loader._settings.pin)
