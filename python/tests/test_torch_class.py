@@ -40,6 +40,14 @@ def loader(data: stoker.ImageFolder) -> Iterator[stoker.DataLoader]:
         yield made
 
 
+class Mine(torch.utils.data.Dataset[int]):
+    def __len__(self) -> int:
+        return 21
+
+    def __getitem__(self, i: int) -> int:
+        return i
+
+
 class Own(stoker.DataLoader):
     """A user's, with what users do in theirs."""
 
@@ -206,7 +214,7 @@ def test_the_length_of_a_sampler_is_that_of_the_ranks_share(data: stoker.ImageFo
 
 
 def test_wrappers_that_copy_vars_show_torchs_attributes(loader: stoker.DataLoader, data: stoker.ImageFolder) -> None:
-    theirs = DataLoader([1, 2])
+    theirs: Any = DataLoader(Mine())
     names = {name for name in vars(theirs) if not name.startswith("_")}
     assert names <= set(vars(loader))
     shown = vars(loader)
@@ -269,7 +277,7 @@ def test_a_batch_sampler_with_another_sampler_is_refused(loader: stoker.DataLoad
         with pytest.raises(stoker.ConfigError, match="another sampler, a SequentialSampler"):
             made(data, batch_sampler=batches)
     with pytest.raises(stoker.ConfigError, match=r"loader\.skip"):
-        list(DataLoader(data, batch_sampler=batches))
+        list(DataLoader(Mine(), batch_sampler=batches))
 
 
 def pl_worker_init_function(worker: int, rank: int | None = None) -> None:

@@ -38,9 +38,8 @@ from ._torchs import LOADER, Passing
 from ._types import TP, J, N, T
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from torch.utils.data import DataLoader as TorchsLoader
+    from typing_extensions import Unpack
 
     from ._types import Keywords, MapStyle
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 LOADER = ("torch.utils.data.dataloader", "DataLoader")
 DISTRIBUTED = ("torch.utils.data.distributed", "DistributedSampler")
@@ -24,17 +24,19 @@ class Passing:
         """Modules and names of those classes."""
         raise NotImplementedError
 
-    @property
-    def __class__(self) -> type:
-        real: Any = type(self)
-        found = (getattr(sys.modules.get(module), name, None) for module, name in self._passes_for())
-        theirs = tuple(one for one in found if isinstance(one, type) and not issubclass(real, one))
-        return _answer(real, theirs) if theirs else real
+    if not TYPE_CHECKING:  # checkers know it as type[Self]
 
-    @__class__.setter
-    def __class__(self, kind: type) -> None:
-        plain: Any = vars(object)["__class__"]
-        plain.__set__(self, kind._real if isinstance(kind, _Answer) else kind)
+        @property
+        def __class__(self):
+            real = type(self)
+            found = (getattr(sys.modules.get(module), name, None) for module, name in self._passes_for())
+            theirs = tuple(one for one in found if isinstance(one, type) and not issubclass(real, one))
+            return _answer(real, theirs) if theirs else real
+
+        @__class__.setter
+        def __class__(self, kind):
+            plain = vars(object)["__class__"]
+            plain.__set__(self, kind._real if isinstance(kind, _Answer) else kind)
 
     def __reduce__(self) -> Any:  # Python's own compares __class__ with the type, and refuses
         state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
