@@ -123,7 +123,7 @@ def seeds_workers(function: Any) -> bool:
 _PREPARED = "_is_accelerate_prepared"
 
 
-def prepared(loader: DataLoader) -> bool:
+def prepared(loader: Any) -> bool:
     """Whether Accelerate has prepared it."""
     return _PREPARED in vars(loader)
 
