@@ -1,5 +1,5 @@
-"""examples/frameworks on two processes: the epochs and samples of every rank, also killed and continued in the middle of
-an epoch, and the ends that are not whole: of updates, of epochs, of what the world divides."""
+"""examples/frameworks on two processes: the epochs and samples of every rank, also killed and continued in the middle
+of an epoch, and the ends that are not whole: of updates, of epochs, of what the world divides."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import ConfigError
 from ._passes import counted_by_fabric
-from ._torchs import DISTRIBUTED, SEQUENTIAL, Passing
+from ._torchs import DISTRIBUTED, SEQUENTIAL, Passing, torchs
 
 if TYPE_CHECKING:
     from ._iterate import Progress
@@ -49,15 +49,22 @@ class Position:
 
 
 class Turns(Passing):
-    """Replaces torch's samplers, for loops that call ``loader.sampler.set_epoch(e)``. It deals to the ranks, so it
-    passes for a DistributedSampler; and for a SequentialSampler if the order is that of the storage."""
+    """Replaces torch's samplers, for loops that call ``loader.sampler.set_epoch(e)``. The loader deals to the ranks, so
+    this passes for a DistributedSampler; and for a SequentialSampler if the order is that of the storage. A user's
+    batch sampler deals only if its own sampler does."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
 
     def _passes_for(self) -> tuple[tuple[str, str], ...]:
         loader = self.__dict__.get("_loader")
-        return (DISTRIBUTED,) if loader is None or loader._ordered else (DISTRIBUTED, SEQUENTIAL)
+        if loader is None:
+            return ()
+        if loader._settings.ordering.batched:
+            distributed = torchs(*DISTRIBUTED)
+            deals = distributed is not None and isinstance(getattr(loader.batch_sampler, "sampler", None), distributed)
+            return (DISTRIBUTED,) if deals else ()
+        return (DISTRIBUTED,) if loader._ordered else (DISTRIBUTED, SEQUENTIAL)
 
     @property
     def rank(self) -> int:

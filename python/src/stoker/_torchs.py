@@ -17,6 +17,12 @@ DISTRIBUTED = ("torch.utils.data.distributed", "DistributedSampler")
 SEQUENTIAL = ("torch.utils.data.sampler", "SequentialSampler")
 
 
+def torchs(module: str, name: str) -> type | None:
+    """A class of torch's, if its module is loaded."""
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) else None
+
+
 class Passing:
     """Base of classes whose objects pass for objects of torch's classes."""
 
@@ -29,8 +35,8 @@ class Passing:
         @property
         def __class__(self):
             real = type(self)
-            found = (getattr(sys.modules.get(module), name, None) for module, name in self._passes_for())
-            theirs = tuple(one for one in found if isinstance(one, type) and not issubclass(real, one))
+            found = (torchs(*one) for one in self._passes_for())
+            theirs = tuple(one for one in found if one is not None and not issubclass(real, one))
             return _answer(real, theirs) if theirs else real
 
         @__class__.setter
