@@ -1,4 +1,4 @@
-"""PyTorch Lightning, with a LightningDataModule: the Trainer's defaults stay, ``use_distributed_sampler=True`` included.
+"""PyTorch Lightning, with a LightningDataModule. The defaults stay, ``use_distributed_sampler=True`` among them.
 
     python examples/frameworks/lightning_ddp.py data/train --valid data/valid --strategy ddp --devices 2 --out run
     torchrun --nproc-per-node=2 examples/frameworks/lightning_ddp.py data/train --out run --resume

@@ -122,7 +122,7 @@ def test_lightning_overfits_a_stored_order_only(data: stoker.ImageFolder) -> Non
     module = Module()
     trainer(overfit_batches=2).fit(module, stoker.DataLoader(data, SIZE))
     assert module.seen == [[0, 1, 2, 3], [4, 5, 6, 7]] * 2
-    with pytest.raises(stoker.ConfigError, match="SequentialSampler.*\n.*overfit_batches.*shuffle=False"):
+    with pytest.raises(stoker.ConfigError, match=r"SequentialSampler.*\n.*overfit_batches.*shuffle=False"):
         trainer(overfit_batches=2).fit(module, stoker.DataLoader(data, SIZE, shuffle=True, seed=0))
 
 
@@ -140,7 +140,7 @@ def test_lightning_puts_no_sampler_in(data: stoker.ImageFolder, group: None) -> 
 @pytest.mark.parametrize("sampler", [RandomSampler(range(N)), range(N)], ids=["torch", "range"])
 def test_lightning_cannot_deal_out_a_users_sampler(data: stoker.ImageFolder, sampler: Any, group: None) -> None:
     loader = stoker.DataLoader(data, SIZE, sampler=sampler)
-    with pytest.raises(stoker.ConfigError, match="another sampler.*\n.*use_distributed_sampler=False"):
+    with pytest.raises(stoker.ConfigError, match=r"another sampler.*\n.*use_distributed_sampler=False"):
         trainer(strategy="ddp", devices=1).fit(Module(), loader)
     module = Module()
     trainer(strategy="ddp", devices=1, use_distributed_sampler=False, max_epochs=1).fit(module, loader)

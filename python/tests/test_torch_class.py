@@ -205,6 +205,19 @@ def test_samplers_pass_for_torchs(loader: stoker.DataLoader, data: stoker.ImageF
         iter(loader.sampler)
 
 
+def test_a_sampler_of_a_stream_has_no_length_and_is_there() -> None:
+    class Stream(torch.utils.data.IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(5))
+
+    made = stoker.DataLoader(Stream(), 2, num_workers=0)
+    assert made.sampler
+    with pytest.raises(TypeError):
+        len(made.sampler)
+    twin = from_attributes(made, sampler=None, batch_sampler=None)  # as Lightning does it for predictions
+    assert [batch.tolist() for batch in twin] == [[0, 1], [2, 3], [4]]
+
+
 @pytest.mark.parametrize(("tail", "want"), [("pad", 11), ("fill", 12), ("drop", 8)])
 def test_the_length_of_a_sampler_is_that_of_the_ranks_share(data: stoker.ImageFolder, tail: str, want: int) -> None:
     for rank in range(2):

@@ -85,6 +85,9 @@ class Turns(Passing):
         """Samples of this rank in an epoch, with those that fill up."""
         return int(self._loader._share_of_rank())
 
+    def __bool__(self) -> bool:  # also where there is no length
+        return True
+
     def __iter__(self) -> Iterator[int]:
         raise _taken_apart("sampler")
 
