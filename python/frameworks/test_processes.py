@@ -3,6 +3,8 @@ of an epoch, and the ends that are not whole: of updates, of epochs, of what the
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +101,13 @@ def test_killed_in_the_middle_of_an_epoch(
         verdict = stoker.verify_receipts(receipts(cut, rest), loader)
     assert verdict["ok"], verdict
     assert verdict["complete"], verdict
+
+
+@long
+@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda script: script.stem)
+def test_the_script_says_how_it_is_used(script: Path) -> None:
+    told = subprocess.run([sys.executable, str(script), "--help"], capture_output=True, text=True, check=True)
+    assert "--out" in told.stdout
 
 
 @long

@@ -58,7 +58,8 @@ class DataLoader(Passing, _Base[T]):
     Iterating gives ``Batch``es (tuples such as ``images, labels``) or, for datasets of dicts, dicts with the same
     attributes ``ids epoch step valid bad``. Arrays are torch tensors. Images have the shape (batch, channels, height,
     width); uint8 images are stored as channels_last, float images contiguously. Every ``iter()`` is a new pass over the
-    next epoch, which it takes when its first batch is asked for. Concurrent passes are independent.
+    next epoch, which it takes when its first batch is asked for. Concurrent passes are independent. Where torch is
+    loaded, a loader passes for torch's: ``isinstance(loader, torch.utils.data.DataLoader)``.
 
     Keywords of torch that mean something different or more here:
 
