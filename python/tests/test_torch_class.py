@@ -245,6 +245,15 @@ def test_collate_fn_is_torchs(loader: stoker.DataLoader, data: stoker.ImageFolde
     assert stoker.DataLoader([1, 2], collate_fn=list).collate_fn is list
 
 
+def test_attributes_of_one_loader_are_keywords_of_another(loader: stoker.DataLoader, data: stoker.ImageFolder) -> None:
+    names = ("batch_size", "timeout", "collate_fn", "drop_last", "pin_memory", "worker_init_fn", "generator")
+    keywords = {name: getattr(loader, name) for name in names}
+    other: Any = stoker.DataLoader(data, **keywords, num_workers=loader.num_workers)
+    assert [batch.ids.tolist() for batch in other][0] == [0, 1, 2, 3]
+    assert type(next(iter(other))) is type(next(iter(loader)))
+    assert not multiprocessing.active_children()
+
+
 def from_attributes(loader: Any, **changed: Any) -> Any:
     """A loader made as libraries do it: of all public attributes that the constructor knows."""
     public = {name: value for name, value in vars(loader).items() if not name.startswith("_")}

@@ -614,6 +614,11 @@ class DataLoader(Passing, _Base[T]):
         return self._settings.tail == "drop"
 
     @property
+    def timeout(self) -> float:  # type: ignore[override]
+        """The seconds that were given."""
+        return float(self._settings.torch["timeout"])
+
+    @property
     def collate_fn(self) -> Any:  # type: ignore[override]
         """The function that makes a batch of a list of samples: the one that was given, else torch's. None if batches
         are not torch's, or before torch is imported. For stoker's datasets the engine stacks batches itself."""
