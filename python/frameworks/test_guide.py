@@ -20,15 +20,21 @@ SAMPLES = [
 ]
 
 
+def no_group() -> None:
+    """Lightning and Accelerate leave their process group open, for later tests too."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A folder with the pictures that the samples speak of; and no process group or accelerator left behind."""
     make_folder(tmp_path / "data/train", 24)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STOKER_CACHE", str(tmp_path / "cache"))
+    no_group()
     yield
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+    no_group()
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
 
@@ -73,6 +79,6 @@ def test_the_checkpoint_of_the_plain_loop_is_continued(ran: Callable[..., None])
     watched = sample.replace(begin, begin + "        note(batch)\n")
     with pytest.raises(CutOffError):
         ran(watched, note=note)
-    torch.distributed.destroy_process_group()
+    no_group()
     ran(watched, note=note)
     assert steps == [(epoch, step) for epoch in range(2) for step in range(3)] + [(1, 2)]

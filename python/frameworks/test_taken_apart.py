@@ -81,8 +81,8 @@ def trainer(**settings: Any) -> pl.Trainer:
     return pl.Trainer(**{**QUIET, **usual, **settings})
 
 
-@pytest.fixture
-def group() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def no_group() -> Iterator[None]:
     """Lightning leaves its process group of one open."""
     yield
     if torch.distributed.is_initialized():
@@ -94,7 +94,7 @@ class Own(stoker.DataLoader):
 
 
 @pytest.mark.parametrize("strategy", ["auto", "ddp"])
-def test_lightning_predicts_with_the_loader(data: stoker.ImageFolder, strategy: str, group: None) -> None:
+def test_lightning_predicts_with_the_loader(data: stoker.ImageFolder, strategy: str) -> None:
     """Lightning makes every loader anew for predictions."""
     batches = BatchSampler(range(N), SIZE, drop_last=False)
     backwards = range(N - 1, -1, -1)
@@ -126,7 +126,7 @@ def test_lightning_overfits_a_stored_order_only(data: stoker.ImageFolder) -> Non
         trainer(overfit_batches=2).fit(module, stoker.DataLoader(data, SIZE, shuffle=True, seed=0))
 
 
-def test_lightning_puts_no_sampler_in(data: stoker.ImageFolder, group: None) -> None:
+def test_lightning_puts_no_sampler_in(data: stoker.ImageFolder) -> None:
     loader = stoker.DataLoader(data, SIZE, shuffle=True, seed=0)
     for one in (loader, stoker.DataLoader(data, SIZE, sampler=stoker.DistributedSampler(data, seed=4))):
         running = trainer(strategy="ddp", devices=1, max_epochs=1)
@@ -138,7 +138,7 @@ def test_lightning_puts_no_sampler_in(data: stoker.ImageFolder, group: None) -> 
 
 
 @pytest.mark.parametrize("sampler", [RandomSampler(range(N)), range(N)], ids=["torch", "range"])
-def test_lightning_cannot_deal_out_a_users_sampler(data: stoker.ImageFolder, sampler: Any, group: None) -> None:
+def test_lightning_cannot_deal_out_a_users_sampler(data: stoker.ImageFolder, sampler: Any) -> None:
     loader = stoker.DataLoader(data, SIZE, sampler=sampler)
     with pytest.raises(stoker.ConfigError, match=r"another sampler.*\n.*use_distributed_sampler=False"):
         trainer(strategy="ddp", devices=1).fit(Module(), loader)
@@ -147,7 +147,7 @@ def test_lightning_cannot_deal_out_a_users_sampler(data: stoker.ImageFolder, sam
     assert sorted(flat(module.seen)) == [*range(N)]
 
 
-def test_lightning_with_a_batch_sampler_of_the_user(data: stoker.ImageFolder, group: None) -> None:
+def test_lightning_with_a_batch_sampler_of_the_user(data: stoker.ImageFolder) -> None:
     loader = stoker.DataLoader(data, batch_sampler=BatchSampler(range(N), SIZE, drop_last=False))
     with pytest.raises(stoker.ConfigError, match="use_distributed_sampler=False"):
         trainer(strategy="ddp", devices=1).fit(Module(), loader)
@@ -212,7 +212,7 @@ def test_fabric_counts_from_0_after_a_resume_and_the_loader_does_not(
     assert [ids(wrapped), ids(wrapped)] == [whole[2][2:], whole[3]]
 
 
-def test_fabric_puts_no_sampler_in(data: stoker.ImageFolder, group: None) -> None:
+def test_fabric_puts_no_sampler_in(data: stoker.ImageFolder) -> None:
     fabric = fabric_of_one(strategy="ddp", devices=1)
     loader = stoker.DataLoader(data, SIZE, shuffle=True, seed=0)
     assert fabric.setup_dataloaders(loader)._dataloader is loader
