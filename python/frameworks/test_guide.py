@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -21,7 +23,7 @@ SAMPLES = [
 
 
 def no_group() -> None:
-    """Lightning and Accelerate leave their process group open, for later tests too."""
+    """Lightning and Accelerate leave their process group open, and Lightning its variables, for later tests too."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
@@ -33,7 +35,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STOKER_CACHE", str(tmp_path / "cache"))
     no_group()
-    yield
+    with mock.patch.dict(os.environ):
+        yield
     no_group()
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()

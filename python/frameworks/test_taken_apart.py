@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import accelerate
 import lightning_fabric
 import pytest
 import pytorch_lightning as pl
 import torch
-from accelerate.state import GradientState, PartialState
+from accelerate.state import AcceleratorState, GradientState, PartialState
 from conftest import make_folder
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
@@ -83,8 +85,9 @@ def trainer(**settings: Any) -> pl.Trainer:
 
 @pytest.fixture(autouse=True)
 def no_group() -> Iterator[None]:
-    """Lightning leaves its process group of one open."""
-    yield
+    """Lightning leaves its process group of one open, and what it tells its processes in os.environ."""
+    with mock.patch.dict(os.environ):
+        yield
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
@@ -227,10 +230,12 @@ def test_fabric_puts_no_sampler_in(data: stoker.ImageFolder) -> None:
 
 @pytest.fixture
 def accelerator() -> Iterator[accelerate.Accelerator]:
+    AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
     made = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
     yield made
     made.free_memory()
+    AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
 
 
