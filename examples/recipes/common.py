@@ -77,6 +77,17 @@ def demo() -> Path:
     return Path(json.loads(told.stdout)["data"]["path"])
 
 
+def decoded(folder: Path, size: int) -> tuple[Any, Any]:
+    """The pictures of a folder as one uint8 tensor (n, 3, size, size), and their labels: for files of arrays."""
+    import stoker
+    from stoker import transforms as T
+
+    photos = stoker.ImageFolder(folder, transform=T.Resize((size, size)))
+    with stoker.DataLoader(photos, batch_size=len(photos)) as loader:
+        images, labels = next(iter(loader))
+        return images.contiguous().clone(), labels.clone()
+
+
 def rate(
     batches: Iterable[Any],
     count: Callable[[Any], int] = lambda batch: len(batch[0]),
@@ -95,9 +106,26 @@ def rate(
     return samples / seconds if seconds else 0.0
 
 
+def equal(*loaders: Iterable[Any]) -> bool:
+    """Whether loaders give the same batches: tensors, or tuples of these."""
+    import torch
+
+    for batches in zip(*loaders, strict=True):
+        first, *others = [[one] if isinstance(one, torch.Tensor) else list(one) for one in batches]
+        for other in others:
+            if not all(torch.equal(a, b) for a, b in zip(first, other, strict=True)):
+                return False
+    return True
+
+
 def show(name: str, samples_per_s: float) -> None:
     """A line of a rate. Recipes print at least one that starts with ``plain`` and one that starts with ``stoker``."""
     print(f"{name:<44} {samples_per_s:>10,.0f} samples/s")
+
+
+def show_ms(name: str, seconds: float, of: str = "a batch") -> None:
+    """The same line for a duration of one batch, one sample or one step."""
+    print(f"{name:<44} {seconds * 1e3:>10,.3f} ms {of}")
 
 
 def beside(plain: float, stoker: float, than: str = "plain") -> None:

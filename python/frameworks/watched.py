@@ -46,7 +46,9 @@ def number(loader: stoker.DataLoader) -> int:
 def told(batch: Any, loader: stoker.DataLoader) -> None:
     global given
     facts = batch if hasattr(batch, "ids") else loader.facts
-    ids = [i for i, valid in zip(facts.ids.tolist(), facts.valid.tolist(), strict=True) if valid]
+    ids = []
+    if facts.ids is not None:  # of a dataset that is iterated, nobody knows them
+        ids = [i for i, valid in zip(facts.ids.tolist(), facts.valid.tolist(), strict=True) if valid]
     tell(loader=number(loader), epoch=facts.epoch, step=facts.step, ids=ids)
     given += number(loader) == STOPPED
     if given == STOP and number(loader) == STOPPED:

@@ -30,16 +30,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         "OMP_NUM_THREADS": "1",
     }
 
-    def run(name: str, *args: object, ends: int = 0) -> str:
+    def run(name: str, *args: object, ends: int = 0, **more: str) -> str:
         command = [sys.executable, str(RECIPES / f"{name}.py"), *map(str, args)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, env={**env, **more}, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == ends, done.stdout + done.stderr
         return done.stdout + done.stderr if ends else done.stdout
 
     return run
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [name if name == "throughput" else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
+)
 def test_help(name: str, run: Callable[..., str]) -> None:
     said = run(name, "--help")
     assert "--samples" in said

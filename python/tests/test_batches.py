@@ -118,7 +118,7 @@ def test_outputs_are_equal(folder: Path) -> None:
         assert count == 7
 
 
-def test_jax_arrays_are_copies(folder: Path) -> None:
+def test_jax_arrays_stay(folder: Path) -> None:
     """In a process of its own: JAX has threads, and other tests fork."""
     program = f"""
         import jax, numpy, stoker
@@ -130,6 +130,7 @@ def test_jax_arrays_are_copies(folder: Path) -> None:
             assert isinstance(a[0], jax.Array)
             assert numpy.array_equal(numpy.asarray(a[0]), b[0])
             assert a.ids.tolist() == b.ids.tolist()
+        assert type(a.ids) is numpy.ndarray
         print(len(arrays), "equal")
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)

@@ -134,3 +134,33 @@ def test_loaders_without_a_length_or_a_batch() -> None:
         stoker.synthetic_like([])
     with pytest.raises(stoker.ConfigError, match="iterated again"):
         stoker.synthetic_like(iter([1]))
+
+
+def test_torch_has_one_thread_as_in_a_worker() -> None:
+    seen = []
+
+    class Threads:
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, i: int) -> int:
+            seen.append(torch.get_num_threads())
+            return i
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        stoker.profile(Threads())
+        assert (seen, torch.get_num_threads()) == ([1] * 3, 3)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_torchs_profiler_names_what_the_loop_waits_for(folder: Path, own: bool) -> None:
+    photos: Any = stoker.ImageFolder(folder, T.Resize((8, 8)))
+    loader = stoker.DataLoader([1, 2, 3, 4] if own else photos, batch_size=2, num_workers=0)
+    with torch.profiler.profile() as profiler:
+        batches = sum(1 for _ in loader)
+    marked = {one.key: one.count for one in profiler.key_averages()}
+    assert marked["enumerate(DataLoader)#stoker.__next__"] == batches + 1  # the last call ends the pass

@@ -23,9 +23,9 @@ PUBLIC = (
     "Batch BatchSampler Benchmark BetonDataset ConfigError DataError DataLoader Diagnosis DistributedSampler "
     "EngineError Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset "
     "Profile Ragged RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError "
-    "StokerError SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset "
-    "WeightedRandomSampler __version__ benchmark doctor files list_files pack profile stats synthetic_like transforms "
-    "tune "
+    "StatefulDataLoader StokerError SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset "
+    "WeightedRandomSampler __version__ benchmark doctor files list_files pack profile stats synthetic_like to_tf "
+    "transforms tune "
     "verify_receipts"
 )
 
@@ -47,6 +47,13 @@ def test_everything_public_is_documented() -> None:
                 assert value.__doc__, f"{name}.{part}"
 
 
+def test_hugging_face_is_imported_when_it_is_used() -> None:
+    done = run_python("import sys\nsys.modules['transformers'] = None\nimport stoker\nprint('fine')\nstoker.hf")
+    assert "fine" in done.stdout
+    assert "ImportError: stoker.hf needs transformers and accelerate" in done.stderr
+    assert "pip install transformers accelerate" in done.stderr
+
+
 def test_version_is_the_file() -> None:
     assert stoker.__version__ == (TOP / "VERSION").read_text().strip()
 
@@ -62,7 +69,7 @@ def test_dataloader_has_torchs_signature() -> None:
     assert added == set(
         "seed rank world_size tail on_bad max_bad max_bad_rate device output layout prefetch memory max_pixels "
         "global_batch_size block window streams weights balanced replacement num_samples "
-        "lengths bucket tokens pack long length_window cache tune native seeding batch_transform".split()
+        "lengths bucket tokens pack long length_window cache tune native seeding batch_transform sharding".split()
     )
     assert all(ours[name].kind == inspect.Parameter.KEYWORD_ONLY and ours[name].default is None for name in added)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,10 @@ def test_tfrecords(tmp_path: Path) -> None:
     assert equal(records.take(1)[0], records[0])
     with loaded(records.take(1), None, num_workers=1) as loader:
         assert len(list(loader)) == 1
+
+
+def test_to_tf_without_tensorflow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With it: frameworks/test_tf.py."""
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(stoker.ConfigError, match=r"tensorflow is not installed(.|\n)*pip install tensorflow"):
+        stoker.to_tf(stoker.DataLoader(stoker.ImageFolder(folder), 4))

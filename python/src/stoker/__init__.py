@@ -56,7 +56,9 @@ from ._samplers import (
     WeightedRandomSampler,
 )
 from ._shards import ShardWriter
+from ._stateful import StatefulDataLoader
 from ._survey import stats
+from ._tf import to_tf
 from ._tune import Tuning, tune
 from ._version import VERSION as __version__
 from ._webdataset import WebDataset
@@ -91,6 +93,7 @@ __all__ = [
     "SourceError",
     "StallError",
     "StateError",
+    "StatefulDataLoader",
     "StokerError",
     "SubsetRandomSampler",
     "Synthetic",
@@ -109,6 +112,7 @@ __all__ = [
     "profile",
     "stats",
     "synthetic_like",
+    "to_tf",
     "transforms",
     "tune",
     "verify_receipts",
@@ -118,6 +122,10 @@ __all__ = [
 if not _typing.TYPE_CHECKING:  # type checkers know every name
 
     def __getattr__(name: str) -> object:
+        if name == "hf":  # it imports transformers
+            from importlib import import_module
+
+            return import_module("stoker.hf")
         from ._elsewhere import missing
 
         raise missing(__name__, name, __all__)

@@ -26,6 +26,7 @@ from ._wire import Message
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+    from ._sharding import Placement
     from ._spec import Form
 else:
     from ._types import Unpack
@@ -84,8 +85,9 @@ class Batch(tuple[Unpack[Fields]], _Facts):
                   last one ends, as variable-length attention kernels expect
     position_ids  int32 (batch, pack): the position of every token in its sample
 
-    ``ids`` and ``valid`` have the loader's output kind (NumPy arrays for "jax"). Arrays of 256 KiB and more are in
-    memory shared with the engine, which is used again once nothing refers to them. You may keep and modify them.
+    ``ids`` and ``valid`` have the loader's output kind (NumPy arrays for "jax"; with sharding=, of the rows of this
+    process). Arrays of 256 KiB and more are in memory shared with the engine, which is used again once nothing refers
+    to them. You may keep and modify them.
     """
 
     def __repr__(self) -> str:
@@ -136,6 +138,10 @@ class Kind:
         """A copy."""
         raise NotImplementedError
 
+    def crowded(self, message: Message, root: Any) -> bool:
+        """Whether the arrays of a batch must not keep its slot."""
+        return False
+
     def split(self, array: Any, rows: int, parts: int) -> Sequence[Any]:
         """Splits an array into this many views of this many rows each."""
         return [array[part * rows : (part + 1) * rows] for part in range(parts)]
@@ -150,6 +156,10 @@ class Kind:
     def finish(self, array: Any) -> Any:
         """What the user gets for a field."""
         return array
+
+    def foreign(self, array: Any) -> Any:
+        """The same for an array whose memory the user's code may have, and change."""
+        return self.finish(array)
 
     def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
         """A batch that is one array, with the attributes of a Batch if the array type allows them."""
@@ -211,22 +221,35 @@ class NumpyKind(Kind):
 
 
 class JaxKind(NumpyKind):
-    """JAX arrays are copies: JAX assumes that arrays do not change, but a slot does after it is returned."""
+    """Arrays on JAX's devices. ``placement`` makes global ones.
+
+    On the CPU, JAX refers to the slot where it can, and keeps it as long as an array or a computation needs it. It
+    never writes to memory that is not its own, even if the array was donated. Computations are queued, as many as 32,
+    so the loop may be far ahead of them, and JAX lets go of memory only when it is called again. So only a few slots
+    are kept in this way; with more, and where memory is short, batches are copies.
+    """
 
     name = "jax"
 
-    def __init__(self) -> None:
+    def __init__(self, placement: Placement | None = None) -> None:
         super().__init__()
-        import jax.numpy
+        import jax
 
-        self._jax = jax.numpy
+        self._put = jax.device_put if placement is None else placement.put
+        self._holds = Holds()
 
     def finish(self, array: Any) -> Any:
         try:
-            return self._jax.array(array, copy=True)
+            return self._put(array)
         except TypeError as error:
             hint = 'convert the samples, or pass output="numpy"'
             raise ConfigError(f"JAX has no {array.dtype}", hint=hint) from error
+
+    def crowded(self, message: Message, root: Any) -> bool:
+        return bool(message.get("strained")) or self._holds.many(root)
+
+    def foreign(self, array: Any) -> Any:
+        return self.finish(self.own(array))
 
     def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
         if hasattr(value, "__dict__"):
@@ -344,7 +367,8 @@ class Maker:
             return self._bundle(message, root)
         rows = message["rows"]
         columns = {column["name"]: column for column in message["data"]}
-        values = [self._field(field, columns[name], rows, root) for name, field in self._fields.items()]
+        own = self._kind.crowded(message, root)
+        values = [self._field(field, columns[name], rows, root, own) for name, field in self._fields.items()]
         if self._single:
             values = [self._one(field, value) for field, value in zip(self._fields.values(), values, strict=True)]
         facts: dict[str, Any] = {
@@ -354,7 +378,7 @@ class Maker:
         if SEQLENS in columns:
             lengths = self._kind.view(root, "int32", (rows,), columns[SEQLENS]["off"])
             facts["cu_seqlens"] = self._kind.ends(lengths)
-            facts["position_ids"] = self._field(_POSITIONS, columns[POSITION_IDS], rows, root)
+            facts["position_ids"] = self._field(_POSITIONS, columns[POSITION_IDS], rows, root, own)
         # Lanes report failures as they happen; for several tries at one place, the first comes first.
         bad = [
             Bad(bad["place"], bad["sample"], bad["put"], from_wire(bad.get("error") or {}))
@@ -380,7 +404,7 @@ class Maker:
             self._plan = plan = Plan(self._kind, self._fields, {IDS: "int64", VALID: "bool"}, message)
         epoch, step, parts = message["epoch"], message["step"], message["parts"]
         batches: list[Any] = []
-        for values in plan.cut(root, len(parts), self._holds.many(root)):
+        for values in plan.cut(root, len(parts), self._kind.crowded(message, root) or self._holds.many(root)):
             shown: Sequence[Any] = values[:-2]
             if self._single:
                 shown = [self._one(field, value) for field, value in zip(self._fields.values(), shown, strict=True)]
@@ -393,14 +417,14 @@ class Maker:
     def _fact(self, column: Mapping[str, Any], dtype: str, rows: int, root: Any) -> Any:
         return self._kind.own(self._kind.view(root, dtype, (rows,), column["off"]))
 
-    def _field(self, field: Field, column: Mapping[str, Any], rows: int, root: Any) -> Any:
+    def _field(self, field: Field, column: Mapping[str, Any], rows: int, root: Any, own: bool) -> Any:
         if field.dtype == "object":
             return objects(field, column, rows, root)
         if column.get("kind") == "ragged":
-            return self._ragged(field, column, rows, root)
+            return self._ragged(field, column, rows, root, own)
         shape = (column.get("rows") or rows, *(column.get("shape") or ()))
         array = self._kind.view(root, field.dtype, shape, column["off"])
-        if total(shape) * BYTES[field.dtype] < OWNED_BYTES:
+        if own or total(shape) * BYTES[field.dtype] < OWNED_BYTES:
             array = self._kind.own(array)
         if field.axes == "hwc" and field.view == "chw":
             array = self._kind.permute(array, (0, 3, 1, 2))
@@ -408,11 +432,11 @@ class Maker:
             array = array[..., 0] if field.view == "hwc" else array[:, 0]
         return self._kind.finish(array)
 
-    def _ragged(self, field: Field, column: Mapping[str, Any], rows: int, root: Any) -> Ragged:
+    def _ragged(self, field: Field, column: Mapping[str, Any], rows: int, root: Any, own: bool) -> Ragged:
         offsets = self._kind.own(self._kind.view(root, "int64", (rows + 1,), column["off"]))
         shape = (int(offsets[-1]), *(column.get("shape") or ()))
         values = self._kind.view(root, field.dtype, shape, column["at"])
-        if total(shape) * BYTES[field.dtype] < OWNED_BYTES:
+        if own or total(shape) * BYTES[field.dtype] < OWNED_BYTES:
             values = self._kind.own(values)
         return Ragged(self._kind.finish(values), self._kind.finish(offsets))
 

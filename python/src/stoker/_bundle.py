@@ -44,24 +44,25 @@ class Plan:
         self._width = len(numbers)
         for name, dtype in dtypes.items():
             column = columns[name]
-            self._add(numbers[name], dtype, tuple(column.get("shape") or ()), column["off"])
+            shown = kind.finish if name in fields else _same  # the facts are the loop's, and stay in its memory
+            self._add(numbers[name], dtype, tuple(column.get("shape") or ()), column["off"], shown)
 
     def fits(self, message: Message) -> bool:
         return bool(self.rows == message["rows"] and self.columns == message["data"])
 
-    def _add(self, number: int, dtype: str, shape: tuple[int, ...], off: int) -> None:
+    def _add(self, number: int, dtype: str, shape: tuple[int, ...], off: int, shown: Callable[[Any], Any]) -> None:
         kind, rows, whole = self._kind, self.rows, (self.rows, *shape)
         size = total(whole) * BYTES[dtype]
 
         def small(root: Any, steps: int, own: bool) -> list[tuple[int, Sequence[Any]]]:
             array = kind.own(kind.view(root, dtype, (steps * rows, *shape), off))
-            return [(number, [kind.finish(piece) for piece in kind.split(array, rows, steps)])]
+            return [(number, [shown(piece) for piece in kind.split(array, rows, steps)])]
 
         def large(root: Any, steps: int, own: bool) -> list[tuple[int, Sequence[Any]]]:
             arrays = [kind.view(root, dtype, whole, off + step * size) for step in range(steps)]
             if own:
                 arrays = [kind.own(array) for array in arrays]
-            return [(number, [kind.finish(array) for array in arrays])]
+            return [(number, [shown(array) for array in arrays])]
 
         self._cuts.append(small if size < SMALL_BYTES else large)
 
@@ -72,6 +73,10 @@ class Plan:
             for number, arrays in cut(root, steps, own):
                 columns[number] = arrays
         return list(zip(*columns, strict=True))
+
+
+def _same(array: Any) -> Any:
+    return array
 
 
 class Holds:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from . import _notice
 from ._engines import client, forked
-from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError, StallError
+from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError, ResourceError, StallError
 from ._process import GRACE_SECONDS, Aside, Engine, Gone
 from ._stuck import explained
 from ._told import Contents, Member, changed, read_error
@@ -177,6 +177,7 @@ class Loader:
         self._lock = threading.Lock()
         self._at = _Place()
         self.opened: Opened | None = None
+        self.strained = False  # memory for its batches ran out while the loop held them
         self._refused: EngineError | None = None
         self.closings = 0  # passes begun before the last close have ended
         forked(self)
@@ -436,7 +437,7 @@ class Pass:
                 self.waited = 0
                 if bundle is None:
                     asked = monotonic_ns()
-                    found = self._remote.call(self._ask)
+                    found = self._answer()
                     self.waited = monotonic_ns() - asked
                     if found is None:
                         self._at.engine = None
@@ -455,6 +456,22 @@ class Pass:
             except BaseException:
                 self.cancel()  # the engine may have moved on: it starts again after the last batch that arrived
                 raise
+
+    def _answer(self) -> tuple[Message, Any] | None:
+        """The message of the next batch with the root of its slot; None at the end."""
+        while True:
+            try:
+                found = self._remote.call(self._ask)
+            except ResourceError as error:
+                engine = self._at.engine
+                if error.code != "held" or engine is None or not engine.slots.relieved():
+                    raise
+                self._remote.strained = True
+                self.cancel()
+                continue
+            if found is not None and self._remote.strained:
+                found[0]["strained"] = True
+            return found
 
     def _begin(self, engine: Engine, loader: int) -> int:
         if self._at.engine is not engine:

@@ -34,6 +34,7 @@ from ._told import Member, Told, where
 from ._types import J, N, T
 
 if TYPE_CHECKING:
+    from ._sharding import Placement
     from ._types import AnyTuple, Array, Dict, Numpy, Tensor  # noqa: F401 in bases
 
 # Attributes that are recomputed when needed: copies and pickles omit them.
@@ -49,11 +50,11 @@ _OVERRIDES = dict.fromkeys(
 )
 
 
-def make_kind(output: str, pin: bool = False) -> Kind:
+def make_kind(output: str, pin: bool = False, placement: Placement | None = None) -> Kind:
     """The array maker for an output."""
     if output == "torch":
         return TorchKind(pin)
-    return JaxKind() if output == "jax" else NumpyKind()
+    return JaxKind(placement) if output == "jax" else NumpyKind()
 
 
 class Dataset(Checked, Chain, Generic[T, N, J]):

@@ -43,7 +43,6 @@ _NAMES = {
     "IterableDataset": "torch's class: stoker.DataLoader(dataset) takes such datasets",
     "DatasetFolder": "stoker.ImageFolder for pictures, stoker.files for patterns",
     "Sampler": "torch's class, or any iterable of ids: stoker.DataLoader(dataset, sampler=ids)",
-    "StatefulDataLoader": "stoker.DataLoader has state_dict() and load_state_dict()",
     "get_worker_info": "leave it out: your code does not run in workers",
     "default_collate": "leave collate_fn out: the engine stacks batches",
 }

@@ -183,3 +183,12 @@ def _kept(spec: dict[str, Any], declared: Mapping[str, dict[str, Any]]) -> dict[
     if kept["from"] == name:
         del kept["from"]
     return kept
+
+
+def differing(fields: Iterable[Any], spec: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names of fields whose arrays are longer in one batch than in another, of those of a loader. ``spec``: the
+    fields of its Spec."""
+    fixed = {field["name"] for field in spec if "to" in field.get("pad", {})}
+    return [
+        field.name for field in fields if field.batch == "ragged" or field.batch == "padded" and field.name not in fixed
+    ]

@@ -8,6 +8,7 @@ UserPassage the same over a dataset of the user's own: OwnPassage and NativePass
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from time import monotonic_ns
@@ -22,6 +23,9 @@ from ._wire import Message
 
 # The next piece is started this many batches before the end of a piece of a sampler's order.
 AHEAD = 8
+
+# What torch.profiler shows while the loop is in next(). Tools that read its traces know torch's loaders by such a name.
+RANGE = "enumerate(DataLoader)#stoker.__next__"
 
 
 class Progress:
@@ -183,6 +187,14 @@ class Passage(Iterator[T]):
         return len(self._loader)
 
     def __next__(self) -> T:
+        autograd = sys.modules.get("torch.autograd")
+        enabled = getattr(autograd, "_profiler_enabled", None)  # None: another thread is importing torch
+        if autograd is None or enabled is None or not enabled():
+            return self._batch()
+        with autograd.profiler.record_function(RANGE):
+            return self._batch()
+
+    def _batch(self) -> T:
         asked = monotonic_ns()
         tally = self._tally
         if tally is None:

@@ -15,9 +15,11 @@ existing leases are set to end in SLOT_DROP just before and just after every for
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 import struct
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -145,6 +147,20 @@ class Slots:
     def release(self, slot: int) -> None:
         """Returns a slot that nobody will read."""
         self._page.ending([(PAGE_SLOTS + slot, SLOT_FREE)])(None)
+
+    def relieved(self) -> bool:
+        """Whether slots came back that only garbage held, or computations of JAX that have ended by now. Asked when
+        there is no slot left for the next batch."""
+        before = self._held()
+        jax: Any = sys.modules.get("jax")
+        for array in getattr(jax, "live_arrays", list)():
+            if not array.is_deleted():
+                array.block_until_ready()
+        gc.collect()  # which tells JAX to let go of what its computations needed
+        return self._held() < before
+
+    def _held(self) -> int:
+        return sum(held() is not None for held, _ in list(self._leases.values()))
 
     def before_and_after_fork(self) -> None:
         """Everything leased now may live on in the child."""

@@ -90,7 +90,8 @@ class DataLoader(Passing, _Base[T]):
     seed              for shuffle and augmentation, 0 to 2**64 - 1. Default: what torch.manual_seed had set when the
                       loader was made (below 2**32). With several ranks, instead: PL_GLOBAL_SEED, which Lightning's
                       seed_everything sets. Otherwise 0. The line at start says which; a loaded state brings its own
-    rank, world_size  default: torch.distributed's if it is running, else RANK and WORLD_SIZE, else 0 of 1
+    rank, world_size  default: what sharding says, else torch.distributed's or jax.distributed's if it is running, else
+                      RANK and WORLD_SIZE, else 0 of 1
     global_batch_size samples per batch over all ranks, instead of batch_size; a multiple of the world size
     block, window, streams   for shuffle "block": samples in a block (default: a shard each), samples shuffled together
                       (10,000), blocks read in parallel (8). window also applies to shuffle "window"
@@ -110,6 +111,11 @@ class DataLoader(Passing, _Base[T]):
     max_bad, max_bad_rate   the most bad samples in a pass, as a number and as a share; more raise DataError
     device            "cpu"
     output            "torch" (default if torch is installed), "numpy", "jax"
+    sharding          a jax.sharding.Sharding, such as NamedSharding(mesh, PartitionSpec("data")), with output="jax":
+                      batches have global arrays, of the rows of all processes. batch_size counts the rows of this
+                      process, and is a multiple of its devices along the batch axis. ``ids``, ``valid``, texts and
+                      bytes are those of this process. Fields with fewer axes than the PartitionSpec take its first
+                      entries. The default of tail is "fill", so that all batches have one shape
     layout            of images, "nchw" (default) or "nhwc"
     prefetch          batches made ahead; default: 4
     memory            limit for batches and for large pictures while they are decoded: "2GiB", a number of bytes, or
@@ -294,6 +300,7 @@ class DataLoader(Passing, _Base[T]):
         max_bad_rate: float | None = None,
         device: Any = None,
         output: str | None = None,
+        sharding: Any = None,
         layout: str | None = None,
         prefetch: int | None = None,
         memory: str | int | None = None,
@@ -398,6 +405,8 @@ class DataLoader(Passing, _Base[T]):
             remote = self._remote
             if not remote.open:
                 info = remote.reopened()
+                if self._settings.placement is not None:
+                    self._settings.placement.check(info, self._settings, remote.spec.get("fields", []))
                 made = self._dataset._batches(info, self._kind(), self._settings, remote.crew)
                 self._maker = _mixing.around(made, self._settings)
                 self._meter.opened(remote.number, info.lanes)
@@ -451,7 +460,7 @@ class DataLoader(Passing, _Base[T]):
 
     def _kind(self) -> Kind:
         known, begin = self._settings.output in sys.modules, monotonic_ns()
-        kind = make_kind(self._settings.output, self._settings.pin)
+        kind = make_kind(self._settings.output, self._settings.pin, self._settings.placement)
         _values.register()
         if not known and self._settings.output in sys.modules:  # NumPy's path: stoker needs NumPy there
             self._imported = begin, monotonic_ns()

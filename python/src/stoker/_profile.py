@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 import statistics
+import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -54,6 +55,9 @@ def profile(dataset: Any, samples: int = 256, *, seed: int = 0, seconds: float =
     seed     decides the indices: the same seed times the same samples
     seconds  the longest time to spend; at least one sample is measured
 
+    torch computes with one thread meanwhile, as it does in the workers of a loader: with more, a small operation of
+    ``dataset[i]`` waits for threads, and costs many times as much where other processes use the cores.
+
     Exceptions of ``dataset`` propagate. stoker's own datasets have no ``__getitem__``: the ``stats()`` of a loader over
     them say what a sample costs, stage by stage.
 
@@ -83,7 +87,7 @@ def profile(dataset: Any, samples: int = 256, *, seed: int = 0, seconds: float =
     used, first = 0.0, None
     alone = (0, 0.0, 0.0)
     end = time.perf_counter() + seconds
-    with contextlib.closing(_samples(dataset, samples + 1, seed)) as stream:
+    with _one_thread(), contextlib.closing(_samples(dataset, samples + 1, seed)) as stream:
         while True:
             begin, cpu = time.perf_counter(), time.process_time()
             index = next(stream, None)
@@ -112,6 +116,21 @@ def profile(dataset: Any, samples: int = 256, *, seed: int = 0, seconds: float =
         first=first,
         slowest=tuple(sorted(times, key=lambda one: -one[1])[:SLOWEST]),
     )
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """torch's operations run in the calling thread alone, if torch is loaded."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _samples(dataset: Any, most: int, seed: int) -> Generator[int, None, None]:

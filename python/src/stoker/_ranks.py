@@ -28,11 +28,14 @@ from ._errors import ConfigError, DataError, Problems, StokerError, whole
 
 
 def of_process(rank: int | None, world: int | None) -> tuple[int, int]:
-    """Rank and world size: as given, else torch.distributed's if it is running, else the environment's, else 0 of 1."""
+    """Rank and world size: as given, else torch.distributed's or jax.distributed's if it is running, else the
+    environment's, else 0 of 1."""
     if rank is not None and world is not None:
         return rank, world
     if (distributed := _running()) is not None:
         return distributed.get_rank(), distributed.get_world_size()
+    if (place := _of_jax()) is not None:
+        return place
     texts = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if texts[0] is None or texts[1] is None:
         return 0, 1
@@ -58,6 +61,17 @@ def _running() -> Any:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed
     return None
+
+
+def _of_jax() -> tuple[int, int] | None:
+    """Process and number of processes of JAX, if the program has called jax.distributed.initialize()."""
+    # Not jax.process_index(): it starts the devices, and a program may still have to choose them.
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    if getattr(state, "client", None) is None:
+        return None
+    rank: Any = getattr(state, "process_id", None)
+    world: Any = getattr(state, "num_processes", None)
+    return (rank, world) if whole(rank) and whole(world) else None
 
 
 # Workers of torch's DataLoader.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from . import _crew, _mix, _notice
+from . import _crew, _mix, _notice, _sharding
 from . import _orders as orders
 from . import _ranks as ranks
 from . import _seeds as seeds
@@ -99,6 +99,7 @@ class Settings:
     pin: bool
     timeout: float  # in seconds, as in torch: 0 is the default deadline
     hands: _crew.Hands | None = None  # who makes the samples of a user's own dataset
+    placement: _sharding.Placement | None = None  # of the arrays on JAX's devices
     mix: _mix.Mix | _mix.Changes | None = None  # the batch transform
     torch: dict[str, Any] = field(default_factory=dict)  # torch's keywords that are only shown as attributes
 
@@ -164,6 +165,14 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
     prefetch = _prefetch(k, problems)
     on_bad = _on_bad(k, recipe, problems)
     output = _output(k["output"], problems)
+    placement = _sharding.read(k, output, problems)
+    if placement is not None:
+        share = batch_size
+        if ordering.global_size is not None:
+            share = ordering.global_size // (placement.world or ranks.of_process(k["rank"], k["world_size"])[1]) or None
+        _sharding.check(placement, k, share, recipe, hands, problems)
+        if tail is None and (hands is None or not hands.iterates):
+            tail = "fill"
     pin = _pin(k, output)
     _device(k["device"], problems)
     memory = _memory(k["memory"], problems)
@@ -196,6 +205,9 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         hands = _crew.looked_up(own, k, hands, output, ordering, ordering.global_size or batch_size)
         prefetch = hands.prefetch
         _crew.notices(k, hands, left_out)
+    rank, world = ordering.ranks or (k["rank"], k["world_size"])
+    if placement is not None and rank is None:
+        rank, world = placement.rank, placement.world
     return Settings(
         batch_size=batch_size,
         single=single,
@@ -212,14 +224,15 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         on_bad=on_bad,
         max_bad=k["max_bad"],
         max_bad_rate=k["max_bad_rate"],
-        rank=ordering.ranks[0] if ordering.ranks else k["rank"],
-        world_size=ordering.ranks[1] if ordering.ranks else k["world_size"],
+        rank=rank,
+        world_size=world,
         placed=k["rank"] is not None or getattr(ordering.sampler, "_placed", False),
         output=output,
         layout=k["layout"],
         pin=pin,
         timeout=timeout,
         hands=hands,
+        placement=placement,
         mix=mix,
         torch={
             name: k[name]

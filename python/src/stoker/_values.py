@@ -220,14 +220,15 @@ class Assembler:
             "step": message["step"],
             "bad": [_bad(bad) for bad in sorted(message.get("bad") or [], key=lambda bad: bad["place"])],
         }
+        own = self._kind.crowded(message, root)
         if (whole := columns.get("0")) is not None and whole.get("kind") == "placed":
             batch = self.load(root, whole["at"], whole["shape"][0])
-            batch = self.stacked(batch) if type(batch) is Stacked else self.finish(batch)
+            batch = self.stacked(batch, own) if type(batch) is Stacked else self.finish(batch)
         else:
-            batch = self.rows(message["structure"], columns, rows, root)
+            batch = self.rows(message["structure"], columns, rows, root, own)
         return named(batch, facts), facts
 
-    def rows(self, text: str, columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any) -> Any:
+    def rows(self, text: str, columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any, own: bool = False) -> Any:
         """The batch of rows that were written apart. ``text`` is the structure in base64."""
         structure = self._structure
         if structure is None or text != self._text:
@@ -239,15 +240,17 @@ class Assembler:
             if isinstance(leaf, Loose):
                 found.append(leaf.decode(_bytes(column, rows, root)))
             else:
-                found.append(self._column(leaf, column["off"], rows, root))
+                found.append(self._column(leaf, column["off"], rows, root, own))
         return structure.tree.rebuild(iter(found))
 
-    def stacked(self, batch: Stacked) -> Any:
+    def stacked(self, batch: Stacked, own: bool) -> Any:
         """The batch of rows that were written together."""
         structure = Structure.decode(batch.structure)
         loose = iter(batch.loose)
         found = [
-            leaf.decode(next(loose)) if isinstance(leaf, Loose) else self._column(leaf, at, batch.rows, batch.memory)
+            leaf.decode(next(loose))
+            if isinstance(leaf, Loose)
+            else self._column(leaf, at, batch.rows, batch.memory, own)
             for leaf, at in zip(structure.leaves, batch.offsets, strict=True)
         ]
         return structure.tree.rebuild(iter(found))
@@ -268,20 +271,20 @@ class Assembler:
         if torch is not None and isinstance(value, torch.Tensor):
             plain = value.detach().resolve_conj().resolve_neg()
             try:
-                return self._kind.finish(plain.numpy())
+                return self._kind.foreign(plain.numpy())
             except TypeError:
                 kind = numpy_dtype(str(value.dtype).removeprefix("torch."))
                 flat = plain.contiguous().view(-1).view(torch.uint8).numpy()
-                return self._kind.finish(flat.view(kind).reshape(plain.shape))
+                return self._kind.foreign(flat.view(kind).reshape(plain.shape))
         if isinstance(value, dict):
             return type(value)({key: self._converted(inner) for key, inner in value.items()})
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self._converted, value))
         return type(value)(map(self._converted, value)) if type(value) in (list, tuple) else value
 
-    def _column(self, leaf: Any, at: int, rows: int, root: Any) -> Any:
+    def _column(self, leaf: Any, at: int, rows: int, root: Any, own: bool) -> Any:
         array = self._view(leaf.dtype, (rows, *leaf.shape), at, root)
-        if rows * leaf.size < OWNED_BYTES:
+        if own or rows * leaf.size < OWNED_BYTES:
             array = self._kind.own(array)
         array = self._kind.finish(array)
         wrap = getattr(leaf, "wrap", None)
