@@ -63,15 +63,18 @@ class Run:
         return sorted(i for rank in self.ranks for one in rank[loader].steps if one.epoch == epoch for i in one.ids)
 
 
-def run(script: Path, *args: Any, out: Path, world: int = 2, kill_at: int = 0, torchrun: bool = False) -> Run:
+def run(
+    script: Path, *args: Any, out: Path, world: int = 2, kill_at: int = 0, loader: int = 0, torchrun: bool = False
+) -> Run:
     """Runs a script on ``world`` processes, each with a line of what its loaders did. With kill_at, every rank is
-    killed when it has received so many batches of its first loader. Other ends than 0 are an error."""
+    killed when it has received so many batches of that loader. Other ends than 0 are an error."""
     out.mkdir(parents=True, exist_ok=True)
     record = out / f"watched-{len([*out.glob('watched-*.0')])}"
     command = [str(WATCHED), str(script), "--out", str(out), *map(str, args)]
     paths = [str(Path(stoker.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     usual = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    env = {**os.environ, **usual, "STOKER_WATCHED": str(record), "STOKER_WATCHED_STOP": str(kill_at)}
+    watch = {"STOKER_WATCHED": str(record), "STOKER_WATCHED_STOP": str(kill_at), "STOKER_WATCHED_LOADER": str(loader)}
+    env = {**os.environ, **usual, **watch}
     said = out / f"{record.name}.txt"
     with open(said, "wb") as text:
         if torchrun:

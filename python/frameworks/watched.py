@@ -1,8 +1,8 @@
 """Runs a training script as a rank does, and writes what its loaders give it: ``watched.py SCRIPT ARGUMENT...``.
 
 The file of STOKER_WATCHED, one for each rank, gets a line of JSON for every batch that the script receives, every
-state that is taken of a loader, and every loader at the end. At batch STOKER_WATCHED_STOP of the first loader the
-process waits for ever, so that a kill always finds it at the same place.
+state that is taken of a loader, and every loader at the end. At batch STOKER_WATCHED_STOP of the loader that
+STOKER_WATCHED_LOADER numbers, the process waits for ever, so that a kill always finds it at the same place.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ import stoker
 RANK = int(os.environ.get("RANK", "0"))
 FILE = os.open(f"{os.environ['STOKER_WATCHED']}.{RANK}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 STOP = int(os.environ.get("STOKER_WATCHED_STOP", "0"))
+STOPPED = int(os.environ.get("STOKER_WATCHED_LOADER", "0"))
 
 loaders: list[stoker.DataLoader] = []  # that gave a batch or a state, in this order
 owners: dict[int, stoker.DataLoader] = {}  # of iterators, by id
 kept: list[Any] = []  # these iterators: an id is theirs as long as they live
 known: set[type] = set()
-given = 0  # batches of the first loader
+given = 0  # batches of that loader
 
 
 def tell(**facts: Any) -> None:
@@ -49,8 +50,8 @@ def told(batch: Any, loader: stoker.DataLoader) -> None:
     if facts.ids is not None:  # of a dataset that is iterated, nobody knows them
         ids = [i for i, valid in zip(facts.ids.tolist(), facts.valid.tolist(), strict=True) if valid]
     tell(loader=number(loader), epoch=facts.epoch, step=facts.step, ids=ids)
-    given += number(loader) == 0
-    if given == STOP and number(loader) == 0:
+    given += number(loader) == STOPPED
+    if given == STOP and number(loader) == STOPPED:
         tell(stopped=True)
         while True:
             time.sleep(60)

@@ -20,6 +20,11 @@ from stoker._types import Keywords
 needs("torch")
 
 SCRIPT = """
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data import DataLoader
+
 import stoker
 from stoker import transforms as T
 
@@ -54,6 +59,15 @@ for sample in stoker.DataLoader(stoker.WebDataset("a.tar").decode("pil")):
     reveal_type(sample)  # DictBatch
 for images, labels in stoker.DataLoader(stoker.Mixture([train, train])):
     reveal_type(labels)  # Tensor
+def fit(batches: DataLoader[Any], pairs: "DataLoader[stoker.Batch[Tensor, Tensor]] | None" = None) -> None:
+    pass
+
+fit(loader)
+fit(stoker.DataLoader(train, 32, output="numpy"))
+fit(loader, loader)
+reveal_type(len(loader))  # int
+reveal_type(loader.state_dict())  # dict[str, Any]
+reveal_type(loader.batch_size)  # int | None
 train.transform = T.Resize(8)
 train.cache("1GiB").targets
 """

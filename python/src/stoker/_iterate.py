@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from typing import Any, NamedTuple
 
-from . import _client, _ranks
+from . import _client, _ranks, _trainers
 from ._feed import Feed, Piece
 from ._receipt import Part
 from ._stats import FLUSH_NS, Meter, Tally
@@ -114,6 +114,7 @@ class Passage(Iterator[T]):
         self._progress: Progress
         self._pass: _client.Pass
         self._start: _ranks.Start | None = None  # until it has been compared with the other ranks' at the second batch
+        self._place = _trainers.placing(loader)
         self._tally: Tally | None = None  # None: no batch has been asked for yet
 
     def _enter(self, asked: int) -> Tally:
@@ -136,6 +137,7 @@ class Passage(Iterator[T]):
                 taken = early.take()
             self._pass = taken or self._begin()
             loader._took(at)
+            _trainers.begun(loader)
             if start is not None:
                 start.began()
             self._start = start
@@ -215,7 +217,7 @@ class Passage(Iterator[T]):
                 tally.taken.append((asked, now, of.waited, of.rows, of.epoch, of.step - 1))
                 if now - tally.settled >= FLUSH_NS:
                     self._meter.settle(tally)
-                return batch
+                return batch if self._place is None else self._placed(batch, self._place)
             if self._piece is not None:
                 self._following()
             elif not self._left:
@@ -227,7 +229,12 @@ class Passage(Iterator[T]):
         if not tally.ended:
             self._progress.ended = tally.ended = True
             self._meter.ended(tally, self._progress.epoch)
+            _trainers.ended(self._loader)
         raise StopIteration
+
+    def _placed(self, batch: T, place: Callable[[Any], Any]) -> T:
+        there: T = place(batch)
+        return there
 
     def _received(self, told: Message) -> None:
         at, before = self._progress, self._progress.position
@@ -304,6 +311,9 @@ class OwnPassage(UserPassage[T]):
         batch, facts = made
         self._given(Facts(**facts))
         return batch
+
+    def _placed(self, batch: Any, place: Callable[[Any], Any]) -> Any:
+        return place(batch[0]), batch[1]
 
 
 class NativePassage(UserPassage[T]):

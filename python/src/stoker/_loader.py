@@ -11,12 +11,13 @@ import sys
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from . import _client, _line, _mixing, _native, _notice, _ranks, _tune, _values, _watch
+from . import _client, _line, _mixing, _native, _notice, _ranks, _trainers, _tune, _values, _watch
 from ._advice import no_attribute
 from ._batch import Kind
 from ._datasets import Dataset, make_kind
@@ -33,21 +34,32 @@ from ._spec import ALL_CORES, cores, read, spec
 from ._stats import Meter
 from ._theirs import kind
 from ._told import Contents
+from ._torchs import LOADER, Passing
 from ._types import TP, J, N, T
 
 if TYPE_CHECKING:
+    from torch.utils.data import DataLoader as TorchsLoader
     from typing_extensions import Unpack
 
     from ._types import Keywords, MapStyle
 
+    class _Base(Positioned, TorchsLoader[T], Generic[T]):  # functions annotated with torch's class accept it
+        pass
 
-class DataLoader(Positioned, Generic[T]):
+else:  # torch is not imported for this: isinstance() goes by Passing
+
+    class _Base(Positioned, Generic[T]):
+        pass
+
+
+class DataLoader(Passing, _Base[T]):
     """Batches of a dataset, with the keywords of torch.utils.data.DataLoader.
 
     Iterating gives ``Batch``es (tuples such as ``images, labels``) or, for datasets of dicts, dicts with the same
     attributes ``ids epoch step valid bad``. Arrays are torch tensors. Images have the shape (batch, channels, height,
     width); uint8 images are stored as channels_last, float images contiguously. Every ``iter()`` is a new pass over the
-    next epoch, which it takes when its first batch is asked for. Concurrent passes are independent.
+    next epoch, which it takes when its first batch is asked for. Concurrent passes are independent. Where torch is
+    loaded, a loader passes for torch's: ``isinstance(loader, torch.utils.data.DataLoader)``.
 
     Keywords of torch that mean something different or more here:
 
@@ -299,6 +311,9 @@ class DataLoader(Positioned, Generic[T]):
         batch_transform: Any = None,
     ) -> None:
         keywords = {key: scalar(value) for key, value in locals().items() if key not in ("self", "dataset")}
+        if (same := _trainers.again(keywords, _DEFAULTS, dataset)) is not None:
+            self.__setstate__(same.__getstate__())
+            return
         problems = Problems("DataLoader")
         recipe = None
         self._given = dataset  # as the user gave it
@@ -332,10 +347,14 @@ class DataLoader(Positioned, Generic[T]):
         self._at = Position()
         self._check_sampler()
         self._remote_loader(keeps=False).check()
+        _trainers.show(self)
+
+    def _passes_for(self) -> tuple[tuple[str, str], ...]:
+        return (LOADER,)
 
     # Passes.
 
-    def __iter__(self) -> Passage[T]:
+    def __iter__(self) -> Passage[T]:  # type: ignore[override]
         begun = monotonic_ns()  # the loop waits from here on
         if not self._settings.placed:
             _ranks.refuse_worker()
@@ -551,10 +570,12 @@ class DataLoader(Positioned, Generic[T]):
             "_facts": None,
             "_before": [],
         }
-        return {**self.__dict__, **dropped}
+        return {**_trainers.hidden(self), **dropped}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _KEYWORDS and "_settings" in self.__dict__:
+        if name == "worker_init_fn" and _trainers.seeds_workers(value):
+            return
+        if name in _DEFAULTS and "_settings" in self.__dict__:
             raise ConfigError(
                 f"DataLoader.{name} cannot be assigned to: it would have no effect",
                 hint=f"make a new loader with {name}=",
@@ -566,6 +587,7 @@ class DataLoader(Positioned, Generic[T]):
         self._lock = threading.Lock()
         self._turns = threading.RLock()
         self._meter = Meter(self._asked_stats)
+        _trainers.show(self)
 
     def __repr__(self) -> str:
         shown = kind(self._given) if self._native is not None else repr(self._dataset)
@@ -574,7 +596,7 @@ class DataLoader(Positioned, Generic[T]):
     # Attributes of torch's DataLoader.
 
     @property
-    def dataset(self) -> Any:
+    def dataset(self) -> Any:  # type: ignore[override]
         """The dataset, as it was given."""
         return self._given
 
@@ -585,41 +607,63 @@ class DataLoader(Positioned, Generic[T]):
         return self._facts
 
     @property
-    def batch_size(self) -> int | None:
+    def batch_size(self) -> int | None:  # type: ignore[override]
         """Samples per batch on this rank, None if they are not batched here."""
         return self._settings.size
 
     @property
-    def num_workers(self) -> int:
+    def num_workers(self) -> int:  # type: ignore[override]
         """The requested number of lanes, by default the cores of this process; or of Python workers."""
         hands = self._settings.hands
         return hands.workers if hands is not None else self._settings.workers or cores()
 
     @property
-    def drop_last(self) -> bool:
+    def drop_last(self) -> bool:  # type: ignore[override]
         """Whether a last batch that is not full is dropped."""
         return self._settings.tail == "drop"
 
     @property
-    def sampler(self) -> Any:
-        """The user's sampler; without one, an object for loops that call ``set_epoch`` on it."""
-        sampler = given(self._sampler)
-        return sampler if sampler is not None and not self._settings.ordering.batched else Turns(self)
+    def timeout(self) -> float:  # type: ignore[override]
+        """The seconds that were given."""
+        return float(self._settings.torch["timeout"])
 
     @property
-    def batch_sampler(self) -> Any:
+    def collate_fn(self) -> Any:  # type: ignore[override]
+        """The function that makes a batch of a list of samples: the one that was given, else torch's. None if batches
+        are not torch's, or before torch is imported. For stoker's datasets the engine stacks batches itself."""
+        given, data = self._settings.torch["collate_fn"], sys.modules.get("torch.utils.data._utils.collate")
+        if given is not None or data is None or self._settings.output != "torch":
+            return given
+        return data.default_convert if self._settings.single else data.default_collate
+
+    @property
+    def sampler(self) -> Any:  # type: ignore[override]
+        """The user's sampler; without one, an object for loops that call ``set_epoch`` on it."""
+        return self._sampler_of(self)
+
+    def _sampler_of(self, loader: Any) -> Any:
+        sampler = given(self._sampler)
+        return sampler if sampler is not None and not self._settings.ordering.batched else Turns(loader)
+
+    @property
+    def batch_sampler(self) -> Any:  # type: ignore[override]
         """The user's batch sampler; without one, an object that knows ``sampler``, ``batch_size``, ``drop_last`` and
         the number of batches, and cannot be iterated. None if samples are not batched here."""
+        return self._batches_of(self)
+
+    def _batches_of(self, loader: Any) -> Any:
         if self._settings.ordering.batched:
             return given(self._sampler)
-        return None if self._settings.size is None else Batches(self)
+        size = self._settings.size
+        return None if size is None else Batches(self._sampler_of(loader), size, self.drop_last, loader)
 
     def __getattr__(self, name: str) -> Any:
-        settings = self.__dict__.get("_settings")
-        if settings is not None and name in settings.torch:
-            return settings.torch[name]
+        if "_settings" in self.__dict__:
+            with suppress(AttributeError):
+                return _trainers.answer(self, name)
         raise no_attribute(self, name)
 
 
 # What a loader is made of: none of it can be assigned to later.
-_KEYWORDS = frozenset(inspect.signature(DataLoader.__init__).parameters) - {"self"}
+_DEFAULTS = {name: one.default for name, one in inspect.signature(DataLoader.__init__).parameters.items()}
+del _DEFAULTS["self"]

@@ -22,6 +22,7 @@ from ._python import Iterated, Own
 from ._receipt import VERSION, Part
 from ._state import STATE_VERSION, compare, compare_paths, skipped
 from ._theirs import warn_of_changes
+from ._trainers import prepared
 
 if TYPE_CHECKING:
     from . import _client
@@ -89,8 +90,11 @@ class Positioned(Checked):
 
     def _standing(self) -> Progress | None:
         """How far the loop is; None if the next pass counts: before any pass, and if the last one has ended or was
-        abandoned and an iterator waits for its first batch."""
+        abandoned and an iterator waits for its first batch; with Accelerate, which restores the loader of a validation
+        too, at once if it has ended."""
         at, unused = self._at.progress, self._unused
+        if at is not None and at.ended and prepared(self):
+            return None
         if at is None or at.restored or unused is None or unused() is None:
             return at
         items = None if at.over else self._items(at.epoch)
@@ -171,6 +175,13 @@ class Positioned(Checked):
             return -(-samples // step)
         share = -(-samples // world)
         return -(-share // self._size)
+
+    def _share_of_rank(self) -> int:
+        """Samples of this rank in an epoch, with those that fill up."""
+        ordering = self._settings.ordering
+        if self._settings.tail == "pad" and ordering.plain and self._dataset._recipe().mix is None:
+            return -(-(self._dataset._samples()) // self._rank[1])
+        return len(self) * self._size
 
     @property
     def _sampler(self) -> Any:

@@ -7,6 +7,7 @@ Seeded     the base of those that have a seed
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Any
@@ -16,6 +17,7 @@ from ._errors import MAX_EPOCH, ConfigError, StateError, whole
 from ._numbers import scalar
 from ._seeds import Seed, is_seed
 from ._state import DAMAGED
+from ._torchs import Passing
 
 STATE_VERSION = 1
 
@@ -33,7 +35,16 @@ class Course:
         self.policy = sampler._policy()
 
 
-class Sampler:
+def counted_by_fabric() -> bool:
+    """Whether Lightning's Fabric called the caller, with the number of passes over its wrapper of the loader. It begins
+    at 0 in a run that goes on from a checkpoint, so it is not followed: passes are counted here."""
+    frame: Any = sys._getframe(2)
+    if frame.f_code.co_name != "_set_sampler_epoch" or frame.f_back is None:
+        return False
+    return type(frame.f_back.f_locals.get("self")).__name__ == "_FabricDataLoader"
+
+
+class Sampler(Passing):
     """Ids in an order that is a function of seed and epoch.
 
     Every ``iter()`` is a pass over the next epoch. A pass takes its epoch when its first id is asked for, so iterators
@@ -47,6 +58,9 @@ class Sampler:
         self._pass: Course | None = None
 
     # What the samplers differ in.
+
+    def _passes_for(self) -> tuple[tuple[str, str], ...]:
+        return ()
 
     def _samples(self) -> int:
         raise NotImplementedError
@@ -131,6 +145,8 @@ class Sampler:
 
         Right after ``load_state_dict``, setting the epoch of the state keeps the state's position.
         """
+        if counted_by_fabric():
+            return
         epoch = scalar(epoch)
         if not whole(epoch) or not 0 <= epoch <= MAX_EPOCH:
             raise ConfigError(

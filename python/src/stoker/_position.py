@@ -7,6 +7,8 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from ._errors import ConfigError
+from ._passes import counted_by_fabric
+from ._torchs import DISTRIBUTED, SEQUENTIAL, Passing, torchs
 
 if TYPE_CHECKING:
     from ._iterate import Progress
@@ -46,45 +48,76 @@ class Position:
         return other
 
 
-class Turns:
-    """Replaces torch's samplers, for loops that call ``loader.sampler.set_epoch(e)``."""
+class Turns(Passing):
+    """Replaces torch's samplers, for loops that call ``loader.sampler.set_epoch(e)``. The loader deals to the ranks, so
+    this passes for a DistributedSampler; and for a SequentialSampler if the order is that of the storage. A user's
+    batch sampler deals only if its own sampler does."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
 
+    def _passes_for(self) -> tuple[tuple[str, str], ...]:
+        loader = self.__dict__.get("_loader")
+        if loader is None:
+            return ()
+        if loader._settings.ordering.batched:
+            distributed = torchs(*DISTRIBUTED)
+            deals = distributed is not None and isinstance(getattr(loader.batch_sampler, "sampler", None), distributed)
+            return (DISTRIBUTED,) if deals else ()
+        return (DISTRIBUTED,) if loader._ordered else (DISTRIBUTED, SEQUENTIAL)
+
+    @property
+    def rank(self) -> int:
+        """This process."""
+        return int(self._loader._rank[0])
+
+    @property
+    def num_replicas(self) -> int:
+        """The world size."""
+        return int(self._loader._rank[1])
+
     def set_epoch(self, epoch: int) -> None:
-        self._loader.set_epoch(epoch)
+        """Sets the epoch of the loader's next pass."""
+        if not counted_by_fabric():
+            self._loader.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        """Samples of this rank in an epoch, with those that fill up."""
+        return int(self._loader._share_of_rank())
+
+    def __bool__(self) -> bool:  # also where there is no length
+        return True
+
+    def __iter__(self) -> Iterator[int]:
+        raise _taken_apart("sampler")
 
 
 class Batches:
     """Replaces torch's batch sampler, for loops that ask what the batches are. A loader of torch's that was made from
-    it would give other batches, so it cannot be iterated."""
+    it would give other batches, so it cannot be iterated. Lightning calls the constructor as torch's BatchSampler's,
+    with a sampler of its own; a loader cannot be made from that (see _trainers.py)."""
 
-    def __init__(self, loader: Any) -> None:
+    even_batches = True  # Accelerate asks: all ranks take the same number of steps
+
+    def __init__(self, sampler: Any, batch_size: int, drop_last: bool, loader: Any = None) -> None:
+        self.sampler = sampler  # the loader's
+        self.batch_size = batch_size  # samples per batch on this rank
+        self.drop_last = drop_last  # whether a last batch that is not full is dropped
         self._loader = loader
 
-    @property
-    def sampler(self) -> Any:
-        """The loader's."""
-        return self._loader.sampler
-
-    @property
-    def batch_size(self) -> int:
-        """Samples per batch on this rank."""
-        return int(self._loader.batch_size)
-
-    @property
-    def drop_last(self) -> bool:
-        """Whether a last batch that is not full is dropped."""
-        return bool(self._loader.drop_last)
-
     def __len__(self) -> int:
+        if self._loader is None:
+            raise _taken_apart("batch sampler")
         return len(self._loader)
 
     def __iter__(self) -> Iterator[list[int]]:
-        raise ConfigError(
-            "the batch sampler of a stoker.DataLoader was iterated, but the loader makes its batches itself; something "
-            "has taken the loader apart to make another one, as accelerate.skip_first_batches does",
-            hint="to begin in the middle of an epoch, call loader.skip(batches) or load the loader's state_dict(), and "
-            "pass the loader itself on",
-        )
+        raise _taken_apart("batch sampler")
+
+
+def _taken_apart(what: str) -> ConfigError:
+    return ConfigError(
+        f"the {what} of a stoker.DataLoader was iterated, but the loader makes its batches itself; something "
+        "has taken the loader apart to make another one, as accelerate.skip_first_batches does",
+        hint="to begin in the middle of an epoch, call loader.skip(batches) or load the loader's state_dict(), and "
+        "pass the loader itself on",
+    )

@@ -30,6 +30,7 @@ from ._arguments import check_race, count, length, plain, rank_and_world, read_w
 from ._errors import Problems, StateError, whole
 from ._numbers import is_mask
 from ._passes import STATE_VERSION, Sampler, Seeded, check_kind
+from ._torchs import DISTRIBUTED, SEQUENTIAL
 
 
 class SequentialSampler(Sampler):
@@ -41,6 +42,9 @@ class SequentialSampler(Sampler):
         length("data_source", data_source, problems)
         problems.raise_any()
         self.data_source = data_source
+
+    def _passes_for(self) -> tuple[tuple[str, str], ...]:
+        return (SEQUENTIAL,)
 
     def _samples(self) -> int:
         return len(self.data_source)
@@ -283,6 +287,9 @@ class DistributedSampler(Seeded):
         self.rank = rank
         self.shuffle = shuffle
         self.drop_last = drop_last
+
+    def _passes_for(self) -> tuple[tuple[str, str], ...]:
+        return (DISTRIBUTED,) if self.__dict__.get("shuffle", True) else (DISTRIBUTED, SEQUENTIAL)
 
     @property
     def num_samples(self) -> int:
