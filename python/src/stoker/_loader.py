@@ -10,8 +10,8 @@ import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
-from copy import deepcopy
+from collections.abc import Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import replace
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
@@ -295,6 +295,7 @@ class DataLoader(Positioned, Generic[T]):
         problems = Problems("DataLoader")
         recipe = None
         self._given = dataset  # as the user gave it
+        self._keywords = dict(keywords)
         self._native, self._why = _native.find(dataset, keywords, problems)
         dataset = adopt(dataset, keywords, problems) if self._native is None else self._native.dataset
         if isinstance(dataset, Dataset):
@@ -362,6 +363,14 @@ class DataLoader(Positioned, Generic[T]):
             early = Early(remote, epoch, position, self._stride)
             self._early = weakref.ref(early)
         return early
+
+    def _changed(self, keywords: Mapping[str, Any]) -> DataLoader[Any]:
+        """A copy, which begins at the same epoch; with other keywords, a new loader."""
+        if all(self._keywords[key] == value or value is self._keywords[key] for key, value in keywords.items()):
+            return copy(self)
+        made: DataLoader[Any] = DataLoader(self._given, **{**self._keywords, **keywords})
+        made.set_epoch(self._next_pass()[0])
+        return made
 
     # The engine.
 
