@@ -111,10 +111,7 @@ class Loader(DistributedDL):  # type: ignore[misc, no-any-unimported, unused-ign
     @property
     def vocab(self) -> Any:
         """Names of the classes."""
-        found = self._vocab if self._vocab is not None else getattr(self.dataset, "classes", None)
-        if found is None:
-            raise AttributeError("vocab: the dataset does not know its classes: DataLoaders(..., vocab=[...])")
-        return found
+        return self._vocab if self._vocab is not None else self.dataset.classes
 
     @property
     def c(self) -> int:
