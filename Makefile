@@ -37,7 +37,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes augment-sheet doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks webp-fuzz
+.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes augment-sheet doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz
 
 demo: setup engine
 	@build/stoker demo
@@ -74,7 +74,7 @@ venv: .venv/ready
 # the race detector over all packages, the builds without C or without libraries, and the
 # long forms of the Python tests are targets of their own (fuzz, go-race, go-builds,
 # py-test-all), which CI runs.
-TEST_PARTS := engine+venv+build/tools/staticcheck check go-test go-race-short py-test doctor-score-short skips
+TEST_PARTS := engine+.venv-frameworks/ready+build/tools/staticcheck check go-test go-race-short py-test frameworks-and-recipes doctor-score-short skips
 test:
 	@rm -f build/skips.jsonl
 	@MAKE="$(MAKE)" bash tools/parts.sh "make test" setup-all $(TEST_PARTS)
@@ -234,17 +234,25 @@ test-tools: engine
 	$(TOOLS) testdata/pack/check.py build/stoker
 	PYTHONPATH=python/src $(TOOLS) -m pytest -q -c python/pyproject.toml python/tests/test_shards.py -k webdataset
 
-# The epochs that real trainers see of a loader, printed; in an environment of its own
-# that borrows torch from .venv.
+# stoker's loader under real trainers, killed and continued, and every recipe of examples/recipes: in an environment of
+# its own, of 2 GB, that borrows torch from .venv. `make test` runs the short forms of both at once.
 PACKAGES := -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'
 .venv-frameworks/ready: .venv/ready python/requirements-frameworks.txt
+	@echo "making .venv-frameworks for the tests with trainers: downloads about 0.6 GB and takes 2 GB of disk"
 	$(PYTHON) -m venv .venv-frameworks
 	$(VENV)/python $(PACKAGES) >"$$(.venv-frameworks/bin/python $(PACKAGES))/borrowed.pth"
 	.venv-frameworks/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-frameworks.txt
 	@touch $@
 
-test-frameworks: engine venv .venv-frameworks/ready
-	cd python && PYTHONPATH=src ../.venv-frameworks/bin/python -m pytest -q -s -c pyproject.toml frameworks
+FRAMEWORKS = cd python && PYTHONPATH=src:tests ../.venv-frameworks/bin/python -m pytest -q --disable-warnings -p conftest -c pyproject.toml -n $(TESTERS) --dist worksteal
+test-frameworks: engine .venv-frameworks/ready
+	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) frameworks
+
+test-recipes: engine .venv-frameworks/ready
+	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) recipes
+
+frameworks-and-recipes: engine .venv-frameworks/ready
+	$(FRAMEWORKS) frameworks recipes
 
 # Fifty processes killed while they pack.
 test-kills:

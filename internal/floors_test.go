@@ -25,7 +25,7 @@ var floors = [][]string{
 	},
 	{"internal/spec", "internal/dataset", "internal/stream", "internal/fill", "internal/crew", "internal/loader", "internal/engine"}, // 2: assembly, each importing only those before it
 	{ // 3: tools, each a room
-		"internal/tool/bench", "internal/tool/compare", "internal/tool/demo", "internal/tool/inspect", "internal/tool/model", "internal/tool/orders",
+		"internal/tool/bench", "internal/tool/compare", "internal/tool/demo", "internal/tool/inspect", "internal/tool/model", "internal/tool/need", "internal/tool/orders",
 		"internal/tool/pack", "internal/tool/pack/prepare", "internal/tool/pack/shard", "internal/tool/pack/token",
 		"internal/tool/peek", "internal/tool/resume", "internal/tool/show", "internal/tool/survey", "internal/tool/tune", "internal/tool/verify",
 		"internal/tool/doctor", "internal/tool/doctor/doctortest", "internal/tool/doctor/evidence", "internal/tool/doctor/gather", "internal/tool/doctor/hook",
@@ -68,6 +68,7 @@ var edges = map[string][]string{
 
 	// A Spec is completed, and a loader measured, as bench does it.
 	"internal/tool/bench":  {"internal/tool/show"},
+	"internal/tool/need":   {"internal/tool/bench", "internal/tool/show"},
 	"internal/tool/resume": {"internal/tool/bench", "internal/tool/show"},
 	"internal/tool/tune":   {"internal/tool/bench", "internal/tool/doctor/system", "internal/tool/model", "internal/tool/show"},
 

@@ -35,6 +35,7 @@ type benchCmd struct {
 	StepMillis float64 `name:"step-ms" help:"Simulate a training step of MS milliseconds per batch." placeholder:"MS"`
 	JSON       bool    `help:"Write JSON."`
 
+	Need needFlags `embed:""`
 	Data dataFlags `embed:""`
 }
 
@@ -45,6 +46,7 @@ func (benchCmd) Help() string {
   stoker bench 'shards/train-{000..099}.tar' --batch-size 256 --seconds 30
   stoker bench data/train --output-float --step-ms 80      a training loop that needs 80 ms per batch
   stoker bench --spec train.yaml --epochs 1 --json
+  stoker bench data/train --need 2500 --gpus 8             enough for 8 GPUs that train 2,500 samples/s each?
 
 Pictures go through RandomResizedCrop and RandomHorizontalFlip unless a Spec says otherwise. Processor time is that of
 the whole process. Indexing is not measured.`
@@ -59,12 +61,18 @@ func (b benchCmd) Run(con *console) error {
 	if b.Epochs < 0 || b.Samples < 0 || b.Seconds < 0 || b.StepMillis < 0 || b.ImageSize < 1 {
 		return errs.New(errs.Config, "a limit, a step or a size is negative").Try("see `stoker bench --help`")
 	}
+	if err := b.Need.check(b.StepMillis); err != nil {
+		return err
+	}
 	report, err := measure(con, bench.Config{
-		Spec: spec, Chain: bench.Chain{Size: b.ImageSize, Float: b.OutputFlt},
+		Spec: spec, Chain: bench.Chain{Size: b.ImageSize, Float: b.OutputFlt}, Files: b.Need.given(),
 		Epochs: b.Epochs, Samples: b.Samples, Time: seconds(b.Seconds), StepTime: seconds(b.StepMillis / 1000),
 	}, "loading")
 	if err != nil {
 		return err
+	}
+	if b.Need.given() {
+		return b.Need.answer(con, report, b.JSON)
 	}
 	if b.JSON {
 		return con.writeJSON(report)

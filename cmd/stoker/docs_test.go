@@ -44,7 +44,7 @@ func TestTableOfTheSpec(t *testing.T) {
 	help := command(t, "bench", "--help").out
 	_, table, _ := strings.Cut(string(text), "| Spec key | flag |")
 	table, _, _ = strings.Cut(table, "\n\n")
-	known := " --help --json --spec --epochs --samples --seconds --step-ms " // which are of no Spec
+	known := " --help --json --spec --epochs --samples --seconds --step-ms --need --gpus " // which are of no Spec
 	for row := range strings.Lines(table) {
 		if cells := strings.Split(row, "|"); len(cells) > 2 {
 			for _, f := range flags.FindAllString(cells[2], -1) {

@@ -146,3 +146,13 @@ def test_large_rows_are_looked_up_without_workers() -> None:
     loader = stoker.DataLoader(data, batch_size=4)
     assert looked_up(loader)
     assert torch.equal(torch.cat([batch[0] for batch in loader]), data.tensors[0])
+
+
+def test_large_batches_are_taken_when_they_are_asked_for() -> None:
+    """As by torch without workers, and only one is in memory: not all that the engine has planned."""
+    rows = torch.zeros(64, 3, 128, 128)
+    for kind in (torch.utils.data.DataLoader, stoker.DataLoader):
+        batches = iter(kind(torch.utils.data.TensorDataset(rows), batch_size=4))
+        for step in range(16):
+            rows.fill_(step)
+            assert (next(batches)[0] == step).all()

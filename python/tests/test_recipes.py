@@ -1,5 +1,5 @@
 """The training recipes of bench.recipes: both pipelines give the same kind of batches, and train; the rule by which
-their curves are compared tells what differs from what does not. python/frameworks/test_recipes.py has timm's."""
+their curves are compared tells what differs from what does not. python/frameworks/test_presets.py has timm's."""
 
 from __future__ import annotations
 

@@ -37,6 +37,9 @@ type Config struct {
 	// StepTime is the length of the simulated training step per batch; 0: batches are
 	// released at once.
 	StepTime time.Duration
+	// Files asks for files of the dataset, which are found by reading some samples once
+	// the measurement is over.
+	Files bool
 
 	Indexing func(done, total int64, what string) // may be nil
 	// Progress is called after every batch with a share in [0, 1]. May be nil.
@@ -81,6 +84,14 @@ type Report struct {
 	Stages map[string]Stage `json:"stages"`
 	Memory Memory           `json:"memory"`
 	Notes  []string         `json:"notes,omitempty"`
+
+	// What only this process needs. Stats are the loader's at the end; Fields are the
+	// columns of a batch; PerFile says that every sample is a file; Files are some that
+	// samples were read from, if asked for.
+	Stats   stats.Snapshot   `json:"-"`
+	Fields  []dataset.Column `json:"-"`
+	PerFile bool             `json:"-"`
+	Files   []string         `json:"-"`
 }
 
 // Wait is how long the consumer waited for batches after the first.
@@ -125,7 +136,8 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if s.Decode.Items > 0 {
 		r.CPUPer1000 = r.CPUSeconds / float64(s.Decode.Items) * 1000
 	}
-	r.Bad = s.Bad
+	r.Bad, r.Stats, r.Fields = s.Bad, s, l.Fields()
+	r.PerFile = l.Every(func(f format.Format) bool { return f.Files })
 	r.Wait = w.wait()
 	r.Stages = map[string]Stage{
 		"read":   stage(s.Read, s.Decode.Items),
@@ -134,7 +146,24 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	}
 	r.Memory.Batches = s.Memory
 	r.Memory.PeakRSS, r.Memory.PeakPSS = m.end()
+	if c.Files {
+		r.Files = filesOf(ctx, l)
+	}
 	return r, nil
+}
+
+// filesOf are the files of some samples, each once; none if samples are made.
+func filesOf(ctx context.Context, l *loader.Loader) (files []string) {
+	p, err := l.Profile(ctx, 64, 300*time.Millisecond)
+	if err != nil { // every one is damaged: the run has said so
+		return nil
+	}
+	for _, t := range p.Each {
+		if t.File != "" && !slices.Contains(files, t.File) {
+			files = append(files, t.File)
+		}
+	}
+	return files
 }
 
 func stage(s stats.StageSnapshot, samples int64) Stage {

@@ -2,6 +2,7 @@
 
 Plan    the layout of the columns of such messages, computed once and reused while the layout stays the same
 Bundle  the batches of one message, one after another
+Later   the same, each made when it is its turn
 
 In every column, the rows of a step follow those of the step before. Arrays are views of the slot while few batches are
 held: keeping one batch keeps its bundle. If more are kept, each batch gets its own copies, so that memory grows with
@@ -99,6 +100,23 @@ class Bundle:
     @property
     def spent(self) -> bool:
         return not self._left
+
+
+class Later:
+    """A Bundle whose batches are made when they are taken."""
+
+    def __init__(self, make: Callable[[int], Any], parts: list[Message]) -> None:
+        self._make, self._parts, self._step = make, parts, 0
+
+    def take(self) -> tuple[Any, Message]:
+        step = self._step
+        batch = self._make(step)
+        self._step = step + 1  # after it was made: what was interrupted can be taken again
+        return batch, self._parts[step]
+
+    @property
+    def spent(self) -> bool:
+        return self._step == len(self._parts)
 
 
 def total(shape: Sequence[int]) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ._batch import IDS, OWNED_BYTES, VALID, Kind
-from ._bundle import SMALL_BYTES, Bundle, Holds, Plan
+from ._bundle import SMALL_BYTES, Bundle, Holds, Later, Plan
 from ._errors import ConfigError
 from ._leaves import Array, Tensor
 from ._theirs import kind as kind_of
@@ -26,6 +26,9 @@ from ._values import Structure, named, register, split
 from ._wire import Message
 
 _DEEPEST = 8  # datasets in one another
+# Batches with a column of so many bytes are taken when the loop asks for them, not all of a message at once: memory
+# for many large batches would be fresh from the system, and only one is needed.
+LATER_BYTES = 1 << 18
 
 # (ids, steps) -> a batch for each step; ids are an array of the output, the steps' one after the other.
 Rows = Callable[[Any, int], list[Any]]
@@ -216,6 +219,7 @@ class Assembler:
         self._plan: Plan | None = None
         self._holds = Holds()
         self._rows: Rows
+        self._largest: int  # bytes of a column, per sample
         self.look(user)
         register()
 
@@ -226,10 +230,10 @@ class Assembler:
                 f"the dataset {kind_of(user)} was changed after its loader was made, which looks up its rows",
                 hint="make a new loader after the change, or pass native=False",
             )
-        self._rows = found[0]
+        self._rows, self._largest = found
 
     def make(self, message: Message, root: Any) -> Any:
-        """A batch with its facts: ids, valid, epoch, step, bad. A Bundle of them if the message holds several."""
+        """A batch with its facts: ids, valid, epoch, step, bad. A bundle of them if the message holds several."""
         if message["type"] == "batches":
             return self._bundle(message, root)
         rows = message["rows"]
@@ -240,7 +244,7 @@ class Assembler:
         )
         return self._batch(self._rows(ids, 1)[0], ids, valid, message, message["step"])
 
-    def _bundle(self, message: Message, root: Any) -> Bundle:
+    def _bundle(self, message: Message, root: Any) -> Bundle | Later:
         plan = self._plan
         if plan is None or not plan.fits(message):
             self._plan = plan = Plan(self._kind, {}, {IDS: "int64", VALID: "bool"}, message)
@@ -249,11 +253,15 @@ class Assembler:
         off = next(column["off"] for column in message["data"] if column["name"] == IDS)
         every = self._kind.own(self._kind.view(root, "int64", (steps * rows,), off))
         told = plan.cut(root, steps, True)
-        made = [
-            self._batch(batch, ids, valid, message, message["step"] + step)
-            for step, (batch, (ids, valid)) in enumerate(zip(self._rows(every, steps), told, strict=True))
-        ]
-        return Bundle(made, parts)
+        taken = self._rows
+
+        def batch(step: int, found: Any) -> Any:
+            ids, valid = told[step]
+            return self._batch(found, ids, valid, message, message["step"] + step)
+
+        if rows * self._largest < LATER_BYTES:
+            return Bundle([batch(step, found) for step, found in enumerate(taken(every, steps))], parts)
+        return Later(lambda step: batch(step, taken(every[step * rows : (step + 1) * rows], 1)[0]), parts)
 
     def _batch(self, batch: Any, ids: Any, valid: Any, message: Message, step: int) -> tuple[Any, Mapping[str, Any]]:
         facts = {"ids": ids, "valid": valid, "epoch": message["epoch"], "step": step, "bad": []}

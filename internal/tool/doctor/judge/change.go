@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
 	"github.com/stoker-data/stoker/internal/tool/doctor/loop"
@@ -32,20 +31,10 @@ func (v *view) pack(options string) string {
 		switch filepath.Ext(s.Command[0]) {
 		case ".yaml", ".yml", ".json": // a Spec
 		default:
-			data = shellWord(s.Command[0])
+			data = show.ShellWord(s.Command[0])
 		}
 	}
 	return strings.TrimRight("stoker pack "+data+" packed "+options, " ")
-}
-
-// shellWord writes a path as shells read it.
-func shellWord(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_./=,:@%+-", r)
-	}) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // pictures says whether samples are: what else lanes do to a sample is to write numbers
