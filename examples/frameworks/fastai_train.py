@@ -82,9 +82,10 @@ def main() -> None:
     ranks = learn.distrib_ctx(sync_bn=False, cpu=not cuda) if world > 1 else nullcontext()
     with ranks, learn.no_bar():
         learn.fit_one_cycle(args.epochs)
-        predictions, _ = learn.get_preds()  # of all ranks, in the order of the folder, without padding
+        predictions, targets = learn.get_preds()  # of all ranks, in the order of the folder, without padding
     learn.save("final")
     if rank == 0:
+        torch.save({"predictions": predictions, "targets": targets}, args.out / "predictions.pt")
         print(f"{len(predictions)} predictions for {len(val.dataset)} pictures", flush=True)
     if world > 1:
         dist.destroy_process_group()

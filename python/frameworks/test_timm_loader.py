@@ -105,7 +105,7 @@ class Greyer(ImageDataset):  # type: ignore[misc, no-any-unimported, unused-igno
 def listed(root: Path) -> Any:
     """A reader of the user's own."""
     reader = create_dataset("", root=str(root)).reader
-    return [(open(path, "rb"), label) for path, label in reader.samples]  # noqa: SIM115 - Image.open closes them
+    return [(open(path, "rb"), label) for path, label in reader.samples]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,9 @@ def test_splits_for_augmix(folder: Path) -> None:
 def test_erasing_has_timms_law(folder: Path) -> None:
     """Shares of the area, in pictures that are one colour."""
     theirs = RandomErasing(0.6, max_area=0.25, device="cpu")
-    dataset = stoker.ImageFolder(folder, [v1.CenterCrop(24), v1.ToTensor(), v1.Normalize([-5.0] * 3, [1.0] * 3), theirs])
+    dataset = stoker.ImageFolder(
+        folder, [v1.CenterCrop(24), v1.ToTensor(), v1.Normalize([-5.0] * 3, [1.0] * 3), theirs]
+    )
     shares = []
     for epoch in range(20):
         loader = stoker.DataLoader(dataset, N, seed=epoch)
@@ -189,8 +191,10 @@ def test_erasing_has_timms_law(folder: Path) -> None:
         shares.append((next(iter(loader))[0] == 0).all(1).float().mean((1, 2)))
     ours = torch.cat(shares)
     want = torch.stack([(theirs(torch.ones(3, 24, 24)) == 0).all(0).float().mean() for _ in range(len(ours))])
-    print(f"\nerased: {(ours > 0).float().mean():.3f}, {ours[ours > 0].mean():.3f} of the area; "
-          f"timm {(want > 0).float().mean():.3f}, {want[want > 0].mean():.3f}")
+    print(
+        f"\nerased: {(ours > 0).float().mean():.3f}, {ours[ours > 0].mean():.3f} of the area; "
+        f"timm {(want > 0).float().mean():.3f}, {want[want > 0].mean():.3f}"
+    )
     assert abs((ours > 0).float().mean() - 0.6) < 0.1  # four deviations
     assert abs(ours[ours > 0].mean() - want[want > 0].mean()) < 0.02
     assert ours[ours > 0].min() > 0.01

@@ -122,6 +122,11 @@ def test_a_run_that_is_killed_goes_on(folder: Path, tmp_path: Path, name: str) -
     assert at["step"] > 0
     expected, found = (weights(tmp_path / run / case.last) for run in ("whole", "cut"))
     assert all(torch.equal(found[key], expected[key]) for key in expected)
+    if case.script == "fastai_train.py":  # of both ranks, in the order of the folder
+        for run in ("whole", "cut"):
+            gathered = torch.load(tmp_path / run / "predictions.pt")
+            assert gathered["targets"].tolist() == [i for i in range(4) for _ in range(N // 4)]
+            assert gathered["predictions"].shape == (N, 4)
     if case.dataset is not None:
         keywords: dict[str, Any] = {"shuffle": True, "drop_last": True, "seed": 0, "native": case.native}
         loader = stoker.DataLoader(case.dataset(folder), case.size, rank=0, world_size=2, **keywords)

@@ -14,8 +14,8 @@ what the engine found is compared with the object's samples, one by one.
 
 torch, torchvision and timm are not imported: classes are recognised by their modules and names.
 
-timm's ImageDataset takes the next sample, with a warning, where a file is damaged. The engine does what ``on_bad`` says,
-which is an error by default: the samples of a run should not depend on a disk.
+timm's ImageDataset takes the next sample, with a warning, where a file is damaged. The engine does what ``on_bad``
+says, which is an error by default: the samples of a run should not depend on a disk.
 """
 
 from __future__ import annotations

@@ -83,12 +83,16 @@ class Loader(DistributedDL):  # type: ignore[misc, no-any-unimported, unused-ign
         # Not DataLoader.__init__ of fastai's: what it makes is the machinery that stoker replaces.
         self.loader, self.split_idx = loader, split_idx
         self.dataset, self.bs, self.drop_last = loader.dataset, loader.batch_size, loader.drop_last
-        self.after_item, self.before_batch, self.after_batch = _core.Pipeline(), _core.Pipeline(), _pipeline(after_batch)
+        self.after_item, self.before_batch, self.after_batch = (
+            _core.Pipeline(),
+            _core.Pipeline(),
+            _pipeline(after_batch),
+        )
         self.device, self.rank, self.world_size = None, rank_distrib(), max(1, num_distrib())
         self._n_inp, self._vocab = n_inp, vocab
         self.facts: Any = None  # ids valid epoch step bad of the last batch
         self._seen: list[int] | None = None  # where the ids of a pass are noted, in the order of gathered rows
-        self._all: tuple[Any, Any] | None = None  # ids and valid of all ranks in the last batch
+        self._all: Any = None  # valid of all ranks in the last batch
 
     def __iter__(self) -> Iterator[Any]:
         self.after_batch.split_idx = self.split_idx
@@ -151,32 +155,34 @@ class Loader(DistributedDL):  # type: ignore[misc, no-any-unimported, unused-ign
         made.device = self.device
         return made
 
-    def get_idxs(self) -> list[int]:
-        """An empty list: ``new(get_idxs=...)`` fills it with the ids as they come, for get_preds to sort by."""
-        return []
+    @property
+    def get_idxs(self) -> Any:
+        """Gives an empty list: ``new(get_idxs=...)`` fills it with the ids as they come, for get_preds to sort by."""
+        if self.loader._settings.iterates:
+            raise AttributeError("get_idxs: samples that come one after another have no ids")
+        return list
 
     def to_detach(self, b: Any, cpu: bool = True, gather: bool = True) -> Any:
         """As fastai's, for rows of all ranks: those that are padding are left out."""
-        ids, valid = self._rows(gather)
-        rows = len(valid)
+        valid = self._valid(gather)
 
         def one(x: Any) -> Any:
-            of = isinstance(x, torch.Tensor) and x.ndim and len(x) == rows
-            return x[valid.to(x.device)] if of else x
+            rows = valid is not None and isinstance(x, torch.Tensor) and x.ndim and len(x) == len(valid)
+            return x[valid.to(x.device)] if rows else x
 
         found = to_detach(b, cpu, gather)
         return type(found)(map(one, found)) if isinstance(found, (list, tuple)) else one(found)
 
-    def _rows(self, gather: bool) -> tuple[Any, Any]:
-        """ids and valid of the last batch, in all ranks if they are gathered."""
-        own = torch.as_tensor(self.facts.ids), torch.as_tensor(self.facts.valid)
-        if self._all is None or not gather:
-            found = to_detach(own, gather=gather) if not gather else tuple(map(self._gathered, own))
-            if not gather:
-                return found
-            self._all = found
+    def _valid(self, gather: bool) -> Any:
+        """Which rows of the last batch are samples, on all ranks if they are gathered; None if that is not known."""
+        if self.facts is None or self.facts.ids is None:
+            return None
+        if not gather:
+            return torch.as_tensor(self.facts.valid)
+        if self._all is None:
+            ids, self._all = (self._gathered(torch.as_tensor(one)) for one in (self.facts.ids, self.facts.valid))
             if self._seen is not None:
-                self._seen += found[0][found[1]].tolist()
+                self._seen += ids[self._all].tolist()
         return self._all
 
     def _gathered(self, x: Any) -> Any:
@@ -244,8 +250,8 @@ class StateCallback(Callback):  # type: ignore[misc, no-any-unimported, unused-i
     resume   whether to continue from such files. Without them, training begins
 
     A script that is started again makes the same calls of ``fit``: those that were finished are passed over, and so are
-    epochs; schedules continue where they were. What other callbacks remember, and the generators of the model (dropout),
-    are not saved. lr_find leaves the training loader where it was.
+    epochs; schedules continue where they were. What other callbacks remember, and the generators of the model
+    (dropout), are not saved. lr_find leaves the training loader where it was.
     """
 
     order = 70  # after those that an epoch which is passed over needs, as SkipToEpoch

@@ -80,7 +80,8 @@ def create_loader(*args: Any, **keywords: Any) -> Any:
     if collate is None and given["use_prefetcher"] and isinstance(dataset, AugMixDataset):
         collate = _theirs.fast_collate  # it puts the splits one after the other
     workers = given["num_workers"]
-    loader = DataLoader(
+    placed: dict[str, Any] = {} if given["distributed"] else {"rank": 0, "world_size": 1}
+    loader: DataLoader[Any] = DataLoader(
         dataset,
         given["batch_size"],
         shuffle=None if one_by_one or sampler is not None else training,
@@ -90,7 +91,7 @@ def create_loader(*args: Any, **keywords: Any) -> Any:
         pin_memory=given["pin_memory"],
         drop_last=training,
         persistent_workers=given["persistent_workers"] and workers > 0,
-        **({} if given["distributed"] else {"rank": 0, "world_size": 1}),
+        **placed,
     )
     if not given["use_prefetcher"]:
         return loader
@@ -132,6 +133,8 @@ class PrefetchLoader(_theirs.PrefetchLoader):  # type: ignore[misc, no-any-unimp
     ``state_dict()`` and ``receipt()`` of this class are those of the batches that the loop was given. Random erasing on
     the device draws with the key of the batch.
     """
+
+    random_erasing: Any
 
     def __init__(self, loader: Any, *args: Any, **keywords: Any) -> None:
         super().__init__(_Noted(loader), *args, **keywords)
@@ -201,7 +204,9 @@ class _Noted:
         notes = self.notes
         for batch in self._loader:
             of = batch if hasattr(batch, "ids") else self._loader.facts
-            note = _Note({name: getattr(of, name) for name in _FACTS}, self._loader.state_dict(), self._loader.receipt())
+            note = _Note(
+                {name: getattr(of, name) for name in _FACTS}, self._loader.state_dict(), self._loader.receipt()
+            )
             rank, _ = self._loader._rank
             self.key = below(below(epoch_key(note.state["seed"], of.epoch), of.step), rank)
             notes.append(note)
