@@ -39,6 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--auto-augment", default=None, help="a policy of timm's, such as rand-m9-mstd0.5-inc1")
     parser.add_argument("--reprob", type=float, default=0.25, help="probability of RandomErasing (default 0.25)")
     parser.add_argument("--mixup", type=float, default=0.0, help="alpha of Mixup; 0, the default, leaves it out")
+    parser.add_argument("--aug-repeats", type=int, default=0, help="repeated augmentation, on several ranks")
     parser.add_argument("--workers", type=int, default=4, help="lanes, or Python workers where they are needed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save-every", type=int, default=50, help="batches between checkpoints (default 50)")
@@ -71,6 +72,7 @@ def main() -> None:
         interpolation="random",
         re_prob=args.reprob,
         re_mode="pixel",
+        num_aug_repeats=args.aug_repeats,
         collate_fn=mixup,
         pin_memory=device.type == "cuda",
         **shared,

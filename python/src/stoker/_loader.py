@@ -109,9 +109,10 @@ class DataLoader(Positioned, Generic[T]):
                       {"memory": "8GiB", "after": "decode"}, to keep them only decoded. Samples that do not fit are
                       decoded again in every epoch. Batches do not change. ``stats()["cache"]`` says what is kept
     native            for a dataset of your own: None (default), the engine reads torchvision's ImageFolder, ImageNet
-                      and DatasetFolder of pictures, and a Subset or ConcatDataset of them, if it knows every step of
-                      their transform; otherwise Python makes the samples. The line at start says which and why. Batches
-                      are lists in both cases. False: always Python. True: ConfigError if the engine cannot
+                      and DatasetFolder of pictures, timm's ImageDataset of a folder, and a Subset or ConcatDataset of
+                      them, if it knows every step of their transform; otherwise Python makes the samples. The line at
+                      start says which and why. Batches are lists in both cases. False: always Python. True:
+                      ConfigError if the engine cannot
     batch_transform   torchvision's MixUp, CutMix, or a RandomChoice of these, or those of stoker.transforms, for every
                       batch: labels become float32 probabilities of shape (batch, num_classes). Seed, epoch and the
                       batch's first place decide what they draw. Rows that are not ``valid`` are left out. Batches that
