@@ -234,7 +234,7 @@ func (s *session) begin(m *wire.Message) ([]deliver.Envelope, error) {
 	}
 	var p *loader.Pass
 	if list := m.List; list != nil {
-		p, err = l.PassOver(order.List{IDs: list.IDs, Cuts: list.Cuts, Items: list.Items, Place: list.Place, Item: list.Item}, m.Epoch, m.Step)
+		p, err = l.PassOver(order.List{IDs: list.IDs, Cuts: list.Cuts, Items: list.Items, Place: list.Place, Item: list.Item, Rank: list.Rank}, m.Epoch, m.Step)
 	} else {
 		p, err = l.Pass(m.Epoch, m.Position, m.Step, points(m.Points)...)
 	}

@@ -59,7 +59,7 @@ func (l *Loader) PassOver(list order.List, epoch, step int64) (*Pass, error) {
 // checkList rejects lists that no pass can walk.
 func (l *Loader) checkList(list order.List, epoch int64) error {
 	most := int64(math.MaxInt64 - len(list.IDs))
-	if epoch < 0 || list.Place < 0 || list.Place > most || list.Item < 0 || list.Item > most || list.Cuts == nil && list.Place != list.Item {
+	if epoch < 0 || list.Place < 0 || list.Place > most || list.Item < 0 || list.Item > most || list.Rank < 0 || list.Cuts == nil && list.Place != list.Item {
 		return errs.New(errs.State, "epoch %d, place %d, item %d: a list cannot begin there", epoch, list.Place, list.Item)
 	}
 	if l.iterates > 0 && len(list.IDs) > 0 {

@@ -29,10 +29,15 @@ TRAINING: dict[str, dict[str, Any]] = {
     "random interpolation": {"interpolation": "random", "color_jitter": None},
     "jitter and grey": {"color_jitter": 0.3, "grayscale_prob": 0.2, "vflip": 0.5},
     "bytes": {"interpolation": "bicubic", "color_jitter": None, "use_prefetcher": True},
+    "erasing with zeros": {"re_prob": 0.5},
+    "erasing with noise": {"re_prob": 0.5, "re_mode": "pixel", "color_jitter_prob": 0.5, "gaussian_blur_prob": 0.5},
 }
 PYTHON: dict[str, dict[str, Any]] = {
     "transform RandAugment of timm is not known": {"auto_augment": "rand-m9-mstd0.5-inc1", "interpolation": "bicubic"},
-    "transform RandomErasing of timm is not known": {"re_prob": 0.25, "color_jitter": None},
+    "transform AugMixAugment of timm is not known": {"auto_augment": "augmix-m5-w4-d2"},
+    "transform AutoAugment of timm is not known": {"auto_augment": "3a"},
+    "RandomErasing: it erases 1 to 3 boxes": {"re_prob": 0.25, "re_count": 3},
+    "RandomErasing: mode cannot be 'rand'": {"re_prob": 0.25, "re_mode": "rand"},
     "random_scale_prob and random_aspect_prob": {"train_crop_mode": "rkrc", "color_jitter": None},
 }
 

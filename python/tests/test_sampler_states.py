@@ -167,3 +167,65 @@ def test_states_that_do_not_fit() -> None:
     assert list(sampler) == list(stoker.RandomSampler(range(10), seed=1))
     with pytest.raises(stoker.ConfigError, match="epoch is -1"):
         sampler.set_epoch(-1)
+
+
+class OfRank:
+    """As torch's DistributedSampler: each rank's share of an order that all know."""
+
+    def __init__(self, samples: int, rank: int, repeated: int = 1) -> None:
+        self.samples, self.rank, self.repeated, self.epoch = samples, rank, repeated, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Any:
+        order = torch.randperm(self.samples, generator=torch.Generator().manual_seed(self.epoch)).tolist()
+        return iter([i for i in order for _ in range(self.repeated)][self.rank :: 2])
+
+    def __len__(self) -> int:
+        return -(-self.samples * self.repeated // 2)
+
+
+def of_rank(folder: Path, rank: int, repeated: int, **more: Any) -> stoker.DataLoader:
+    data = stoker.ImageFolder(folder, [stoker.transforms.RandomResizedCrop(8), stoker.transforms.ToTensor()])
+    return stoker.DataLoader(
+        data, 2, sampler=OfRank(len(data), rank, repeated), seed=1, rank=rank, world_size=2, num_workers=1, **more
+    )
+
+
+def test_the_state_of_one_rank_fits_all(folder: Path) -> None:
+    """A checkpoint has the state of rank 0. That rank compares its ids, the others count."""
+    whole = [of_rank(folder, rank, 1) for rank in range(2)]
+    rest, states = [], []
+    for loader in whole:
+        loader.set_epoch(3)
+        assert len([*itertools.islice(loader, 2)]) == 2
+        states.append(loader.state_dict())
+        loader.load_state_dict(states[-1])
+        rest.append([batch.ids.tolist() for batch in loader])
+    assert states[0]["order"]["rank"] == 0
+    for rank, want in enumerate(rest):
+        loader = of_rank(folder, rank, 1)
+        loader.load_state_dict(states[0])
+        assert [batch.ids.tolist() for batch in loader] == want
+    other = of_rank(folder, 0, 2)
+    other.load_state_dict(states[0])
+    with pytest.raises(stoker.StateError, match="its first 4 items are not those of the saved run"):
+        next(iter(other))
+
+
+@pytest.mark.parametrize("how", ["native", "collate"])
+def test_repeated_samples_are_other_pictures_on_each_rank(folder: Path, how: str) -> None:
+    """Each sample comes to both ranks at the same place; rank 0 draws as a world of one does."""
+    more = {"collate_fn": torch.utils.data.default_collate} if how == "collate" else {}
+    found = []
+    for rank in range(2):
+        with of_rank(folder, rank, 2, **more) as loader:
+            found.append(next(iter(loader))[0].clone())
+            assert loader.state_dict()["order"]["rank"] == rank
+    data = stoker.ImageFolder(folder, [stoker.transforms.RandomResizedCrop(8), stoker.transforms.ToTensor()])
+    ids = list(OfRank(len(data), 0, 2))
+    assert ids == list(OfRank(len(data), 1, 2))
+    with stoker.DataLoader(data, 2, sampler=ids, seed=1, num_workers=1) as alone:
+        assert torch.equal(next(iter(alone))[0], found[0])
+    assert not any(torch.equal(a, b) for a, b in zip(*found, strict=True))

@@ -30,7 +30,7 @@ PUBLIC = (
 )
 
 
-LAZY = {"hf", "webdataset"}  # modules that are imported when they are asked for
+LAZY = {"fastai", "hf", "timm", "webdataset"}  # modules that are imported when they are asked for
 
 
 def test_exports_exactly_what_is_documented() -> None:

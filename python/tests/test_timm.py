@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from stoker._split import split
 BOTH = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC)
 
 
-def stand_in(name: str, **attributes: Any) -> Any:
+def stand_in(name: str, module: str = "transforms", **attributes: Any) -> Any:
     """An object of a class with the name and the attributes of timm's, which does nothing."""
-    body = {"__module__": "timm.data.transforms", "__call__": lambda self, picture: picture}
+    body = {"__module__": f"timm.data.{module}", "__call__": lambda self, picture: picture}
     made = type(name, (), body)()
     vars(made).update(attributes)
     return made
@@ -49,6 +50,21 @@ def keep(**changes: Any) -> Any:
     return stand_in("ResizeKeepRatio", **{**given, **changes})
 
 
+def erasing(**changes: Any) -> Any:
+    given = {
+        "probability": 0.25,
+        "min_area": 0.02,
+        "max_area": 0.25,
+        "log_aspect_ratio": (math.log(0.3), math.log(1 / 0.3)),
+        "min_count": 1,
+        "max_count": 1,
+        "rand_color": False,
+        "per_pixel": False,
+    }
+    return stand_in("RandomErasing", "random_erasing", **{**given, **changes})
+
+
+ERASED = {"op": "RandomErasing", "p": 0.25, "scale": [0.02, 0.25], "ratio": [0.3, 3.33333333333]}
 LAW = {"size": [24, 30], "scale": [0.3, 1.0], "ratio": [0.75, 1.5]}
 
 
@@ -66,6 +82,7 @@ LAW = {"size": [24, 30], "scale": [0.3, 1.0], "ratio": [0.75, 1.5]}
         (stand_in("MaybeToTensor"), [{"op": "ToTensor"}]),
         (stand_in("MaybePILToTensor"), [{"op": "PILToTensor"}]),
         (stand_in("ToNumpy"), [{"op": "PILToTensor"}]),
+        (erasing(), [{**ERASED, "value": [0.0]}]),
         (
             stand_in("ToTensor", dtype=torch.float32),
             [{"op": "PILToTensor"}, {"op": "ToDtype", "dtype": "float32", "scale": False}],
@@ -91,6 +108,8 @@ def test_they_are_read(folder: Path, transform: Any, want: list[dict[str, Any]])
         (crop((InterpolationMode.BICUBIC, InterpolationMode.BICUBIC)), "at random"),
         (keep(random_scale_prob=0.5), "random_scale_prob and random_aspect_prob are not supported"),
         (keep(interpolation=BOTH), "interpolation cannot be 'random'"),
+        (erasing(rand_color=True), "mode cannot be 'rand'"),
+        (erasing(max_count=4), "it erases 1 to 4 boxes"),
     ],
 )
 def test_what_the_engine_does_not_have_is_python(transform: Any, what: str) -> None:
@@ -118,6 +137,10 @@ def test_timms_own_policies_are_named() -> None:
         ([v1.PILToTensor(), stand_in("MaybeToTensor")], "MaybeToTensor is given a tensor of bytes"),
         ([v1.ToTensor(), crop(BOTH[0])], "RandomResizedCropAndInterpolation is given a tensor of floats"),
         ([crop(BOTH[0])], "gives PIL images"),
+        ([crop(BOTH), stand_in("MaybeToTensor"), v1.Normalize(0.5, 0.5), erasing(per_pixel=True)], None),
+        ([crop(BOTH), stand_in("MaybePILToTensor"), erasing()], None),
+        ([crop(BOTH), stand_in("MaybePILToTensor"), erasing(per_pixel=True)], "RandomErasing is given a tensor of byt"),
+        ([erasing(), stand_in("MaybeToTensor")], "RandomErasing is given a PIL image"),
         ([keep(random_scale_prob=0.5), v1.ToTensor()], "random_scale_prob"),
     ],
 )

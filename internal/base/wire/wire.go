@@ -276,13 +276,14 @@ type Part struct {
 // List is a part of an order that the client decided: ids from a place of the epoch
 // on, cut into batches if Cuts is set. Items are what the sampler gave if that is not
 // plain ids: one for each place, for workers to read. If it is not ids at all, the ids
-// are the places.
+// are the places. Rank is the number of the process, whose keys are its own.
 type List struct {
 	IDs   []int64  `json:"ids"`
 	Cuts  []int64  `json:"cuts,omitempty"`
 	Items [][]byte `json:"items,omitempty"`
 	Place int64    `json:"place"`
 	Item  int64    `json:"item"`
+	Rank  int64    `json:"rank,omitempty"`
 }
 
 // Contents is what there was of a dataset when it was indexed. Stamp also changes if a

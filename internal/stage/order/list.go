@@ -1,6 +1,10 @@
 package order
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/stoker-data/stoker/internal/base/rng"
+)
 
 // List is an order that came from elsewhere: a user's sampler, or a part of what it
 // gives.
@@ -16,7 +20,14 @@ type List struct {
 	// what came before, in other Lists, is not known here. Without Cuts they are
 	// the same.
 	Place, Item int64
+	// Rank is the number of the process. Each has a List of its own, and places count
+	// from 0 in all of them: without it, a sample that several ranks get at the same
+	// place, as repeated augmentation has it, would be the same picture everywhere.
+	Rank int64
 }
+
+// ofRank is the word below a seed that leads to the keys of one rank's List.
+const ofRank = 0x72616e6b
 
 // ItemOf is what the sampler gave for a sample, at its place or, if the sample replaces
 // another one, elsewhere in the list.
@@ -34,6 +45,9 @@ func (l List) ItemOf(place, sample int64) []byte {
 // Epoch is the order of the List's part of an epoch: places from Place on, items
 // from Item on.
 func (l List) Epoch(seed uint64, epoch int64) Epoch {
+	if l.Rank > 0 { // rank 0 has the keys of a world of one
+		seed = uint64(rng.New(seed).With(ofRank).With(uint64(l.Rank)))
+	}
 	e := Epoch{seq: table(l.IDs), places: l.Place + int64(len(l.IDs)), first: l.Place, seed: seed, epoch: epoch}
 	if l.Cuts != nil {
 		g := &cutList{list: l, ends: make([]int64, len(l.Cuts))}

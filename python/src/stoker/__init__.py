@@ -120,7 +120,7 @@ __all__ = [
 
 
 # Imported when they are asked for, because of what they need, or because importing them takes long.
-_MODULES = ("hf", "webdataset")
+_MODULES = ("fastai", "hf", "timm", "webdataset")
 
 if not _typing.TYPE_CHECKING:  # type checkers know every name
 

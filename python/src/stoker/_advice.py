@@ -84,19 +84,27 @@ _WEBDATASET = {
 
 _ON_DATASET = "call it on the dataset: stoker.WebDataset(urls).{}(...)"
 
+_FASTAI = "stoker.fastai.DataLoaders(train, valid) makes what fastai's Learner wants of loaders"
+
 # Methods of WebLoader and of other loaders.
 _LOADER = {
+    "after_batch": _FASTAI,
     "append": _STAGES,
     "batched": "stoker.DataLoader(dataset, batch_size=n)",
+    "bs": "loader.batch_size; " + _FASTAI,
     "compose": _STAGES,
     "iterator": "iter(loader)",
     "listed": "stoker.DataLoader(dataset, batch_size=n)",
     "map": _STAGES,
+    "new": _FASTAI,
     "next": "batch = next(iterator), after iterator = iter(loader)",
+    "one_batch": _FASTAI,
     "repeat": "leave it out: every iter() is the next epoch",
     "reset": "leave it out: every iter() is the next epoch",
     "set_seed": "stoker.DataLoader(dataset, seed=n)",
+    "show_batch": _FASTAI,
     "shuffle": "stoker.DataLoader(dataset, shuffle=True), or .shuffle(1000) of a stoker.WebDataset",
+    "to": "batch.to(device) moves a batch; " + _FASTAI,
     "unbatched": "leave it out: batches need not be taken apart, because the engine shuffles samples",
     "unlisted": "leave it out: batches need not be taken apart, because the engine shuffles samples",
     "with_epoch": _ON_DATASET.format("with_epoch") + "; or stoker.DataLoader(dataset, shuffle=True, num_samples=n)",

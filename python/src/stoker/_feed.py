@@ -26,6 +26,7 @@ from ._items import packed, shown, stamp, typed
 from ._numbers import is_flag, is_mask
 
 PIECE = 65536  # ids
+ANOTHER_RANKS = "another rank's"  # in place of a digest: this rank's sampler may give other ids, so they are not known
 FEW = 4096  # things that are not ids
 MOST_BYTES = 4 << 20  # of these
 
@@ -35,7 +36,14 @@ class Piece:
     is not plain ints; ``marks`` what a digest knows it by, if it is not ids: the ids are places then."""
 
     def __init__(
-        self, ids: array[int], items: list[str], marks: list[bytes], cuts: list[int] | None, place: int, item: int
+        self,
+        ids: array[int],
+        items: list[str],
+        marks: list[bytes],
+        cuts: list[int] | None,
+        place: int,
+        item: int,
+        rank: int = 0,
     ) -> None:
         self.ids = ids
         self.items = items
@@ -43,6 +51,7 @@ class Piece:
         self.cuts = cuts
         self.place = place  # place of the first id
         self.item = item  # number of the first batch; without splits the same as place
+        self.rank = rank  # of the process: its samples have keys of their own
 
     @property
     def end(self) -> int:
@@ -57,6 +66,8 @@ class Piece:
         """The remainder from an item on, in wire form."""
         at = self.begin(item)
         left: dict[str, Any] = {"ids": self.ids[at:].tolist(), "place": self.place + at, "item": item}
+        if self.rank:
+            left["rank"] = self.rank
         if self.cuts is not None:
             left["cuts"] = self.cuts[item - self.item :]
         if self.items:
@@ -94,9 +105,11 @@ def _is_key(value: Any) -> bool:
 class Feed:
     """One pass over a sampler. ``size`` is the number of ids in a batch; ``batched``: the sampler gives lists.
     ``samples``: what it gives need not be ids, and goes as it is to a dataset of so many (MAX_COUNT: it has no length);
-    None: it gives ids, of ``there`` samples."""
+    None: it gives ids, of ``there`` samples. ``rank`` is that of the process."""
 
-    def __init__(self, sampler: Any, size: int, batched: bool, drop: bool, samples: int | None, there: int) -> None:
+    def __init__(
+        self, sampler: Any, size: int, batched: bool, drop: bool, samples: int | None, there: int, rank: int = 0
+    ) -> None:
         opaque = samples is not None
         self._name = type(sampler).__name__
         self._items: Iterator[Any] = _items(sampler, self._name, opaque)
@@ -106,12 +119,13 @@ class Feed:
         self._size = size
         self._batched = batched
         self._drop = drop
+        self._rank = rank
         self._place = 0  # places and items taken from the sampler so far
         self._item = 0
         self._digest = hashlib.blake2b(digest_size=8)
 
     def skip(self, items: int, seen: str) -> None:
-        """Skips what was given before; StateError if the sampler gives something else now."""
+        """Skips what was given before; StateError if the sampler gives something else now than in the saved run."""
         for _ in range(items):
             found = self._next()
             if found is None:
@@ -119,7 +133,7 @@ class Feed:
             ids, given = found
             self._taken(ids)
             self._received(array("q", ids) if self._ids else [stamp(one) for one in given])
-        if self.seen != seen:
+        if seen not in (self.seen, ANOTHER_RANKS):
             raise self._other(f"its first {items} items are not those of the saved run")
 
     def _taken(self, ids: list[Any]) -> None:
@@ -251,7 +265,7 @@ class Feed:
             del ids[len(ids) - len(ids) % self._size :]
             del items[len(ids) :]
             del marks[len(ids) :]
-        return Piece(ids, items, marks, cuts if self._batched else None, place, item) if ids else None
+        return Piece(ids, items, marks, cuts if self._batched else None, place, item, self._rank) if ids else None
 
     def _as_given(self, numbers: list[int], given: list[Any], items: list[str], before: int) -> None:
         """Adds what the dataset is asked for where a sampler gave these ids, if not only plain ints came so far."""

@@ -10,9 +10,9 @@ import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
@@ -127,9 +127,10 @@ class DataLoader(Passing, _Base[T]):
                       {"memory": "8GiB", "after": "decode"}, to keep them only decoded. Samples that do not fit are
                       decoded again in every epoch. Batches do not change. ``stats()["cache"]`` says what is kept
     native            for a dataset of your own: None (default), the engine reads torchvision's ImageFolder, ImageNet
-                      and DatasetFolder of pictures, and a Subset or ConcatDataset of them, if it knows every step of
-                      their transform; otherwise Python makes the samples. The line at start says which and why. Batches
-                      are lists in both cases. False: always Python. True: ConfigError if the engine cannot
+                      and DatasetFolder of pictures, timm's ImageDataset of a folder, and a Subset or ConcatDataset of
+                      them, if it knows every step of their transform; otherwise Python makes the samples. The line at
+                      start says which and why. Batches are lists in both cases. False: always Python. True:
+                      ConfigError if the engine cannot
     batch_transform   torchvision's MixUp, CutMix, or a RandomChoice of these, or those of stoker.transforms, for every
                       batch: labels become float32 probabilities of shape (batch, num_classes). Seed, epoch and the
                       batch's first place decide what they draw. Rows that are not ``valid`` are left out. Batches that
@@ -317,6 +318,7 @@ class DataLoader(Passing, _Base[T]):
         problems = Problems("DataLoader")
         recipe = None
         self._given = dataset  # as the user gave it
+        self._keywords = dict(keywords)
         self._native, self._why = _native.find(dataset, keywords, problems)
         dataset = adopt(dataset, keywords, problems) if self._native is None else self._native.dataset
         if isinstance(dataset, Dataset):
@@ -388,6 +390,14 @@ class DataLoader(Passing, _Base[T]):
             early = Early(remote, epoch, position, self._stride)
             self._early = weakref.ref(early)
         return early
+
+    def _changed(self, keywords: Mapping[str, Any]) -> DataLoader[Any]:
+        """A copy, which begins at the same epoch; with other keywords, a new loader."""
+        if all(self._keywords[key] == value or value is self._keywords[key] for key, value in keywords.items()):
+            return copy(self)
+        made: DataLoader[Any] = DataLoader(self._given, **{**self._keywords, **keywords})
+        made.set_epoch(self._next_pass()[0])
+        return made
 
     # The engine.
 

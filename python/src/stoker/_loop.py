@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ._advice import Checked
 from ._datasets import Dataset
 from ._errors import MAX_EPOCH, ConfigError, whole
-from ._feed import Feed
+from ._feed import ANOTHER_RANKS, Feed
 from ._iterable import refuse
 from ._iterate import Progress
 from ._mix import Changes
@@ -107,7 +107,8 @@ class Positioned(Checked):
             decide(epoch)
         samples = self._dataset._nameable(self._settings)
         drop = self._settings.tail == "drop"
-        feed = Feed(ordering.sampler, self._size, ordering.batched, drop, samples, self._info().samples)
+        rank, _ = self._settings.process
+        feed = Feed(ordering.sampler, self._size, ordering.batched, drop, samples, self._info().samples, rank)
         if self._at.seen is not None:
             feed.skip(position, self._at.seen)
         return feed
@@ -301,8 +302,11 @@ class Positioned(Checked):
         """What states and receipts say about the order."""
         if not self._settings.ordering.walked:
             return self._info().order
-        order = {"sampler": type(given(self._sampler)).__name__}
-        return order if seen is None else {**order, "seen": seen}
+        order: dict[str, Any] = {"sampler": type(given(self._sampler)).__name__}
+        if seen is None:
+            return order
+        rank, world = self._settings.process
+        return {**order, "seen": seen, **({"rank": rank} if world > 1 else {})}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """The next pass continues where the state was saved. If that was the end of an epoch, it yields nothing, once.
@@ -311,7 +315,7 @@ class Positioned(Checked):
         StateError if the state is of another dataset, other fields or transforms, another order, or a seed other than
         ``seed=`` or ``generator=`` gave; a seed that was not given is replaced by the state's. A state of the dataset
         that this one was packed from fits too, with a notice. A user's sampler is iterated up to the position when the
-        pass begins; StateError then if it gives other ids.
+        pass begins; StateError then if it gives other ids. A state of another rank does not know this rank's.
         """
         seed = state_dict.get("seed") if isinstance(state_dict, Mapping) else None
         with self._settings.seed.gives_way(seed):
@@ -329,9 +333,12 @@ class Positioned(Checked):
         self._at.restored = (state_dict["epoch"], state_dict["position"])
         self._at.decided = True
         if self._settings.ordering.walked:
+            rank, _ = self._settings.process
             self._at.seen = state_dict["order"].get("seen")
             if self._at.seen is None and state_dict["position"]:
                 self._at.seen = ""
+            elif self._at.seen is not None and state_dict["order"].get("rank", rank) != rank:
+                self._at.seen = ANOTHER_RANKS
         self._at.next_epoch = self._nominal(*self._at.restored)
         self._at.progress = Progress(*self._at.restored, restored=True, seen=self._at.seen)
         self._at.progress.way = self._at.way = way

@@ -1,7 +1,8 @@
 """Which datasets of the user's own the engine can read itself, and why others need Python.
 
 find()   a dataset and the loader's keywords -> Native, or the reason for Python
-Native   torchvision's ImageFolder, DatasetFolder of pictures or ImageNet, a Subset or ConcatDataset of them
+Native   torchvision's ImageFolder, DatasetFolder of pictures or ImageNet, timm's ImageDataset of a folder, a Subset or
+         ConcatDataset of them
 
 What decides is the object as it is, not how it was made: its ``samples``, its ``loader``, every step of its transform.
 Samples keep the numbers that they have in the user's object, and batches are lists, as default_collate makes them and
@@ -11,7 +12,10 @@ The folder of an ImageFolder is read by stoker.ImageFolder if that finds exactly
 samples (a subset, several folders, one that was edited) becomes a table of files in the cache folder. In both cases
 what the engine found is compared with the object's samples, one by one.
 
-torch and torchvision are not imported: classes are recognised by their modules and names.
+torch, torchvision and timm are not imported: classes are recognised by their modules and names.
+
+timm's ImageDataset takes the next sample, with a warning, where a file is damaged. The engine does what ``on_bad``
+says, which is an error by default: the samples of a run should not depend on a disk.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ from ._views import steps_of, views_of
 
 _FOLDER, _SUBSETS = "torchvision.datasets.folder", "torch.utils.data.dataset"
 _LEAVES = ("ImageFolder", "DatasetFolder", "ImageNet")
+_TIMM = "timm.data.dataset"
 _RESIZE = ("Resize", "RandomResizedCrop", "RandomResize", "RandomShortestSize", "ScaleJitter")
 _DEEPEST = 32  # datasets in one another, and transforms
 _KEPT_DAYS = 30  # tables of files that were written longer ago are removed
@@ -182,8 +187,10 @@ def _of(value: Any, module: str, *names: str) -> bool:
 
 
 def _is_leaf(value: Any) -> bool:
-    return _of(value, _FOLDER, "ImageFolder", "DatasetFolder") or _of(
-        value, "torchvision.datasets.imagenet", "ImageNet"
+    return (
+        _of(value, _FOLDER, "ImageFolder", "DatasetFolder")
+        or _of(value, "torchvision.datasets.imagenet", "ImageNet")
+        or _of(value, _TIMM, "ImageDataset")
     )
 
 
@@ -204,9 +211,13 @@ def _promising(user: Any, depth: int = 0) -> bool:
 
 
 def _base(cls: type) -> type | None:
-    """The class of torchvision with a folder of pictures that this one is, or is derived from."""
-    found = (b for b in cls.__mro__ if b.__module__.startswith("torchvision.datasets.") and b.__name__ in _LEAVES)
-    return next(found, None)
+    """The class of torchvision or timm with a folder of pictures that this one is, or is derived from."""
+    for base in cls.__mro__:
+        if base.__module__.startswith("torchvision.datasets.") and base.__name__ in _LEAVES:
+            return base
+        if base.__module__ == _TIMM and base.__name__ == "ImageDataset":
+            return base
+    return None
 
 
 def _plan(user: Any, depth: int = 0) -> _Plan:
@@ -235,13 +246,26 @@ def _leaf(user: Any) -> _Plan:
         if (base := _base(cls)) is not None:
             raise _Python(f"{called(cls)} is a subclass of {base.__name__}: the engine cannot know what it changes")
         raise _Python(f"{called(cls)} makes its samples in Python")
-    for name in ("__getitem__", "__len__"):
-        method = getattr(cls, name)
-        if (method.__module__, method.__qualname__) != (_FOLDER, f"DatasetFolder.{name}"):
-            raise _Python(f"{cls.__name__}.{name} was replaced by {called(method)}")
     if user.target_transform is not None:
         raise _Python(f"target_transform {called(user.target_transform)} is Python")
-    loader = user.loader
+    if getattr(sys.modules.get("PIL.ImageFile"), "LOAD_TRUNCATED_IMAGES", False):
+        raise _Python("PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, and the engine refuses truncated pictures")
+    samples, folder = _timms(user) if cls.__module__ == _TIMM else _torchvisions_folder(user)
+    return _Plan(samples, user.transform, _steps(user.transform), folder)
+
+
+def _own_methods(cls: type, module: str, of: str) -> None:
+    """_Python if a class has other methods than it was written with."""
+    for name in ("__getitem__", "__len__"):
+        method = getattr(cls, name)
+        if (method.__module__, method.__qualname__) != (module, f"{of}.{name}"):
+            raise _Python(f"{cls.__name__}.{name} was replaced by {called(method)}")
+
+
+def _torchvisions_folder(user: Any) -> tuple[Sequence[tuple[str, int]], str]:
+    """The samples and the folder of one of torchvision's datasets."""
+    cls, loader = type(user), user.loader
+    _own_methods(cls, _FOLDER, "DatasetFolder")
     known = getattr(loader, "__name__", "") in ("default_loader", "pil_loader")
     if not known or getattr(loader, "__module__", "") != _FOLDER:
         raise _Python(f"loader {called(loader)} is not torchvision's own")
@@ -249,10 +273,21 @@ def _leaf(user: Any) -> _Plan:
     backend = getattr(torchvision, "get_image_backend", lambda: "PIL")()
     if loader.__name__ == "default_loader" and backend != "PIL":
         raise _Python(f"torchvision's image backend is {backend!r}")
-    if getattr(sys.modules.get("PIL.ImageFile"), "LOAD_TRUNCATED_IMAGES", False):
-        raise _Python("PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, and the engine refuses truncated pictures")
-    folder = user.split_folder if cls.__name__ == "ImageNet" else os.fspath(user.root)
-    return _Plan(user.samples, user.transform, _steps(user.transform), os.fsdecode(folder))
+    return user.samples, os.fsdecode(user.split_folder if cls.__name__ == "ImageNet" else os.fspath(user.root))
+
+
+def _timms(user: Any) -> tuple[Sequence[tuple[str, int]], str]:
+    """The same of timm's ImageDataset, whose reader knows the samples."""
+    _own_methods(type(user), _TIMM, "ImageDataset")
+    reader = user.reader
+    if not _of(reader, "timm.data.readers.reader_image_folder", "ReaderImageFolder"):
+        raise _Python(f"its reader {called(type(reader))} is Python")
+    _own_methods(type(reader), type(reader).__module__, "ReaderImageFolder")
+    usual = {"load_bytes": False, "input_img_mode": "RGB", "additional_features": None}
+    for name, value in usual.items():
+        if (given := getattr(user, name, value)) != value:
+            raise _Python(f"its {name} is {given!r:.80}")
+    return reader.samples, os.fsdecode(os.fspath(reader.root))
 
 
 # Its transform.

@@ -108,6 +108,11 @@ class Settings:
         """Rank and world size. A user's sampler decides alone, as if the world size were one."""
         if self.ordering.sampler is not None and self.ordering.ranks is None:
             return 0, 1
+        return self.process
+
+    @property
+    def process(self) -> tuple[int, int]:
+        """Rank and world size, also where a user's sampler decides."""
         return ranks.of_process(self.rank, self.world_size)
 
     @property

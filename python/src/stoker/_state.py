@@ -25,7 +25,8 @@ def skipped(runs: list[list[int]], epoch: int, begin: int, end: int) -> list[lis
 
 def _known(value: Any) -> Any:
     """A part of a state, without what only a pass can check."""
-    return {key: x for key, x in value.items() if key != "seen"} if isinstance(value, Mapping) else value
+    passing = ("seen", "rank")
+    return {key: x for key, x in value.items() if key not in passing} if isinstance(value, Mapping) else value
 
 
 def _run(value: Any) -> bool:

@@ -1,11 +1,12 @@
 """timm's own transforms as operations of a Spec: those of its create_transform that the engine has.
 
 timm is never imported: a class is recognised by its module and name. What is not here runs in Python workers: timm's
-RandAugment, AutoAugment and AugMix work on PIL images, with magnitudes of their own, and its RandomErasing on floats.
+RandAugment, AutoAugment and AugMix work on PIL images, with magnitudes of their own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,18 +20,21 @@ def ops(transform: Any) -> list[Arguments] | None:
     """The operations of one of timm's transforms; None for everything else. Wrong if it has an argument that the
     engine does not have."""
     cls = type(transform)
-    reader = _READERS.get(cls.__name__) if cls.__module__ == "timm.data.transforms" else None
-    return None if reader is None else reader(transform)
+    return _READERS[cls.__name__](transform) if known(cls) else None
 
 
 def known(cls: type) -> bool:
     """Whether it is such a class."""
-    return cls.__module__ == "timm.data.transforms" and cls.__name__ in _READERS
+    module = "random_erasing" if cls.__name__ == "RandomErasing" else "transforms"
+    return cls.__module__ == f"timm.data.{module}" and cls.__name__ in _READERS
 
 
 def after(step: Any, state: str) -> str | None:
-    """What a picture ("pil", "bytes" or "floats") is after a step; None if timm does something to such a picture that
-    the engine does not."""
+    """What a picture ("pil", "bytes" or "floats") is after a step, also "erased"; None if timm does something to such a
+    picture that the engine does not."""
+    if type(step).__name__ == "RandomErasing":
+        zeros = not (step.rand_color or step.per_pixel)
+        return {"floats": "erased", "bytes": "bytes" if zeros else None}.get(state)
     if state == "pil":
         return {"MaybeToTensor": "floats", "ToTensor": "floats", "MaybePILToTensor": "bytes", "ToNumpy": "bytes"}.get(
             type(step).__name__, "pil"
@@ -78,6 +82,24 @@ def _unscaled(t: Any) -> list[Arguments]:
     return [{"op": "PILToTensor"}, {"op": "ToDtype", "dtype": read.dtype(t.dtype), "scale": False}]
 
 
+def _erase(t: Any) -> list[Arguments]:
+    """One box a picture is torchvision's law: "const" is its value 0, "pixel" its value "random"."""
+    if t.min_count != 1 or t.max_count != 1:
+        raise Wrong(f"it erases {t.min_count} to {t.max_count} boxes", "the engine erases one: re_count=1")
+    if t.rand_color:
+        raise Wrong("mode cannot be 'rand'", "the engine has 'const' and 'pixel'")
+    return [
+        {
+            "op": "RandomErasing",
+            "p": read.number("probability", t.probability),
+            "scale": read.two("area", (t.min_area, t.max_area)),
+            # timm keeps only the logarithms; an end is what was given, not the last bit of its exponential
+            "ratio": [float(f"{math.exp(read.number('aspect', end)):.12g}") for end in t.log_aspect_ratio],
+            "value": "random" if t.per_pixel else [0.0],
+        }
+    ]
+
+
 def _modes(t: Any) -> list[str]:
     """Its interpolation, or those that it chooses from."""
     given = t.interpolation if isinstance(t.interpolation, (tuple, list)) else [t.interpolation]
@@ -91,6 +113,7 @@ _READERS: dict[str, Callable[[Any], list[Arguments]]] = {
     "CenterCropOrPad": _centre,
     "MaybePILToTensor": lambda _: [{"op": "PILToTensor"}],
     "MaybeToTensor": lambda _: [{"op": "ToTensor"}],
+    "RandomErasing": _erase,
     "RandomResizedCropAndInterpolation": _crop,
     "ResizeKeepRatio": _keep,
     "ToNumpy": lambda _: [{"op": "PILToTensor"}],
