@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,9 +60,39 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return run
 
 
+class Pictures(torch.nn.Module):
+    """A model that wants pictures by the name that Hugging Face gives them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+
+    def forward(self, pixel_values: Any, labels: Any) -> Any:
+        logits = self.layer(pixel_values.mean((2, 3)))
+        return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+def of_hugging_face(sample: str, out: Path) -> dict[str, Any]:
+    """What samples with a Trainer take from the script around them: as in examples/frameworks/hf_trainer.py."""
+    import transformers
+
+    script = runpy.run_path(str(TOP / "examples" / "frameworks" / "hf_trainer.py"))
+    args = transformers.TrainingArguments(str(out), max_steps=2, use_cpu=True, disable_tqdm=True, report_to=[])
+    if "pixel_values" in sample:
+        return {"args": args, "model": Pictures()}
+    texts = script["lines"](TOP / "docs" / "guides", 5)
+    tokenizer = script["tokenizer_of"](texts["text"])
+    train = texts.map(lambda batch: tokenizer(batch["text"], truncation=True, max_length=16), batched=True)
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    config = transformers.BertConfig(vocab_size=len(tokenizer), num_labels=4, **small)
+    model = transformers.BertForSequenceClassification(config)
+    made = {"args": args, "model": model, "train": train, "held": train, "tokenizer": tokenizer}
+    return {**made, "accuracy": script["accuracy"]}
+
+
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_the_sample_runs(sample: str, ran: Callable[..., None]) -> None:
-    ran(sample)
+def test_the_sample_runs(sample: str, ran: Callable[..., None], tmp_path: Path) -> None:
+    ran(sample, **(of_hugging_face(sample, tmp_path / "out") if "stoker.hf" in sample else {}))
 
 
 class CutOffError(Exception):
