@@ -84,7 +84,7 @@ def open_loader(options: Options) -> tuple[Any, int]:
 
 def where(loader: Any) -> str:
     """Who makes the samples."""
-    if isinstance(loader, torch.utils.data.DataLoader):
+    if type(loader) is torch.utils.data.DataLoader:
         return "torch's workers"
     return loader.explain(0).get("python") or "the engine"
 
