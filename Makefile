@@ -235,7 +235,9 @@ test-tools: engine
 	PYTHONPATH=python/src $(TOOLS) -m pytest -q -c python/pyproject.toml python/tests/test_shards.py -k webdataset
 
 # stoker's loader under real trainers, killed and continued, and every recipe of examples/recipes: in an environment of
-# its own, of 2 GB, that borrows torch from .venv. `make test` runs the short forms of both at once.
+# its own, of 2 GB, that borrows torch from .venv. The whole takes ten minutes of four cores; `make test` runs the short
+# form: what trainers in one process see, a kill of each of DDP, Lightning, Hugging Face's Trainer and NumPy, and a few
+# recipes.
 PACKAGES := -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'
 .venv-frameworks/ready: .venv/ready python/requirements-frameworks.txt
 	@echo "making .venv-frameworks for the tests with trainers: downloads about 0.6 GB and takes 2 GB of disk"
@@ -244,15 +246,16 @@ PACKAGES := -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'
 	.venv-frameworks/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-frameworks.txt
 	@touch $@
 
-FRAMEWORKS = cd python && PYTHONPATH=src:tests ../.venv-frameworks/bin/python -m pytest -q --disable-warnings -p conftest -c pyproject.toml -n $(TESTERS) --dist worksteal
+FRAMEWORKS = cd python && OMP_NUM_THREADS=1 PYTHONPATH=src:tests ../.venv-frameworks/bin/python -m pytest -q --disable-warnings -p conftest -c pyproject.toml -n $(TESTERS) --dist worksteal
 test-frameworks: engine .venv-frameworks/ready
 	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) frameworks
 
 test-recipes: engine .venv-frameworks/ready
 	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) recipes
 
+SHORT := $(addprefix frameworks/test_,trainers.py processes.py hugging_face_ranks.py numpy.py) recipes
 frameworks-and-recipes: engine .venv-frameworks/ready
-	$(FRAMEWORKS) frameworks recipes
+	$(FRAMEWORKS) $(SHORT)
 
 # Fifty processes killed while they pack.
 test-kills:

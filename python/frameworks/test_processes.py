@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import make_folder
-from forms import long
+from forms import long, mostly
 from ranks import Run, Seen, Step, continues, receipts, run
 
 import stoker
@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_folder(tmp_path_factory.mktemp("pictures"), N)
 
 
-@pytest.fixture(params=LIBRARIES)
+@pytest.fixture(params=mostly(LIBRARIES, "ddp", "lightning"))
 def library(request: pytest.FixtureRequest) -> Library:
     return LIBRARIES[request.param]
 

@@ -24,6 +24,7 @@ from stoker import transforms as T
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from conftest import make_folder
+from forms import long
 
 N, SIZE, STEPS = 20, 4, 5
 Place = tuple[int, int]  # epoch and step
@@ -317,6 +318,7 @@ fit(3, sys.argv[2])
 """
 
 
+@long  # test_processes.py has the short form
 def test_lightning_with_two_processes(folder: Path, tmp_path: Path) -> None:
     """Ranks compare where they begin: nothing is refused, and each epoch has every sample once."""
     script = tmp_path / "ddp.py"

@@ -55,7 +55,7 @@ CASES = {
         ],
     ),
 }
-SHORT = ("memmap", "hdf5", "getitem_times")
+SHORT = ("memmap", "hdf5")
 Run = Callable[..., str]
 
 
@@ -76,6 +76,7 @@ def checked(said: str, plain: int, stoker: int, same: Sequence[str] = ()) -> Non
     assert [line[6:] for line in said.splitlines() if line.startswith("same: ")] == list(same), said
 
 
+@pytest.mark.long
 def test_the_profile_names_both_loaders(run: Run) -> None:
     said = run("profile_loop", *FEW)
     checked(said, 3, 3, ["the model's outputs"])
@@ -155,6 +156,7 @@ def test_scaling_is_drawn_for_two_storages(run: Run, tmp_path: Path) -> None:
         assert float(found["plain torch, slow, 1 worker"].replace(",", "")) < 100
 
 
+@pytest.mark.long
 def test_scaling_without_go_draws_one(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "scaling.png"
     flags = ("--samples", 12, "--batch-size", 4, "--workers", 1, "--out", out)

@@ -30,6 +30,7 @@ def told(said: str, plain: int, stoker: int) -> dict[str, list[float]]:
     return found
 
 
+@long
 def test_webdataset_lambda(run: Run) -> None:
     said = run("webdataset_lambda", "--samples", 100)
     told(said, 1, 2)
@@ -62,6 +63,7 @@ def test_albumentations_cv2(run: Run) -> None:
     assert "same: images and boxes of fixed transforms" in said
 
 
+@long
 def test_class_balance(run: Run) -> None:
     said = run("class_balance", "--samples", 120, "--batch-size", 8)
     told(said, 1, 2)
@@ -99,6 +101,7 @@ def test_shards_by_rank(run: Run) -> None:
     assert "with rank=0, world_size=1: all samples" in said
 
 
+@long
 def test_padding_collate(run: Run) -> None:
     said = run("padding_collate", "--samples", 1000)
     told(said, 2, 5)
