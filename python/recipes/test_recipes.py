@@ -62,3 +62,8 @@ def test_throughput(run: Callable[..., str]) -> None:
     assert len(found["plain"]) == len(found["stoker"]) == 4, said
     assert min(found["plain"] + found["stoker"]) > 0
     assert "same: every batch" in said
+
+
+def test_the_guide_names_every_recipe() -> None:
+    guide = (RECIPES.parents[1] / "docs" / "guides" / "recipes.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"\(../../examples/recipes/(\w+)\.py\)", guide)) == NAMES
