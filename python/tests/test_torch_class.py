@@ -184,6 +184,7 @@ def test_a_loader_is_collected_at_once(data: stoker.ImageFolder) -> None:
         assert seen() is None, "a cycle of references"
     finally:
         gc.enable()
+    assert not isinstance(sampler, DistributedSampler)
     with pytest.raises(ReferenceError):
         sampler.set_epoch(1)
 
@@ -272,6 +273,23 @@ def test_a_loader_made_from_its_attributes_is_the_same(loader: stoker.DataLoader
     assert again == [batch.ids.tolist() for batch in loader]
 
 
+class Weighted(stoker.DataLoader):
+    """One that decides keywords which are no attributes of torch's loader."""
+
+    def __init__(self, dataset: Any, **keywords: Any) -> None:
+        super().__init__(dataset, **keywords, seed=7, weights=torch.ones(21).numpy(), num_samples=10)
+
+
+def test_keywords_that_a_subclass_always_passes_are_no_change(data: stoker.ImageFolder) -> None:
+    with Weighted(data, batch_size=4) as made:
+        want = [batch.ids.tolist() for batch in made]
+        made.set_epoch(0)
+        with from_attributes(made) as twin:
+            assert [batch.ids.tolist() for batch in twin] == want
+        with pytest.raises(stoker.ConfigError, match="another max_bad: 1"):
+            from_attributes(made, max_bad=1)
+
+
 @pytest.mark.parametrize(
     ("changed", "match"),
     [
@@ -309,5 +327,7 @@ def pl_worker_init_function(worker: int, rank: int | None = None) -> None:
 def test_lightnings_worker_init_fn_is_not_needed(loader: stoker.DataLoader) -> None:
     loader.worker_init_fn = partial(pl_worker_init_function, rank=0)
     assert loader.worker_init_fn is None
+    with pytest.raises(stoker.ConfigError, match="worker_init_fn cannot be assigned"):
+        loader.worker_init_fn = partial(mock.MagicMock(spec=[]), rank=0)
     with pytest.raises(stoker.ConfigError, match="worker_init_fn cannot be assigned"):
         loader.worker_init_fn = print
