@@ -274,7 +274,7 @@ def test_a_loader_made_from_its_attributes_is_the_same(loader: stoker.DataLoader
 
 
 class Weighted(stoker.DataLoader):
-    """One that decides keywords which are no attributes of torch's loader."""
+    """One that decides keywords itself, of which torch's loader has no attributes."""
 
     def __init__(self, dataset: Any, **keywords: Any) -> None:
         super().__init__(dataset, **keywords, seed=7, weights=torch.ones(21).numpy(), num_samples=10)
