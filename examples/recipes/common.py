@@ -107,15 +107,17 @@ def rate(
 
 
 def equal(*loaders: Iterable[Any]) -> bool:
-    """Whether loaders give the same batches: tensors, or tuples of these."""
+    """Whether loaders give the same batches, at least one: tensors, or tuples of these."""
     import torch
 
+    found = False
     for batches in zip(*loaders, strict=True):
         first, *others = [[one] if isinstance(one, torch.Tensor) else list(one) for one in batches]
         for other in others:
             if not all(torch.equal(a, b) for a, b in zip(first, other, strict=True)):
                 return False
-    return True
+        found = True
+    return found
 
 
 def show(name: str, samples_per_s: float) -> None:

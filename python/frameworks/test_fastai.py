@@ -244,8 +244,11 @@ def test_a_run_goes_on(folder: Path, tmp_path: Path, own: bool, every: int, at: 
     whole.add_cb(seen)
     train(whole, fine)
     cut = learner(folder, tmp_path, StateCallback(every), Cut(at), dls=made(*loaders(folder), path=tmp_path))
+    kept = cut.save("last-best")  # the user's own
     with pytest.raises(KeyboardInterrupt):
         train(cut, fine)
+    assert kept.exists()
+    kept.unlink()
     saved = json.loads((tmp_path / "models" / "last.json").read_text())
     assert saved["train_iter"] == at // every * every
     assert [path.name for path in (tmp_path / "models").glob("last-*")] == [f"last-{saved['train_iter']}.pth"]

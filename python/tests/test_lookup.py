@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -139,6 +140,13 @@ def test_what_is_not_looked_up(data: Any, keywords: dict[str, Any]) -> None:
     loader = stoker.DataLoader(data, **keywords)
     assert not looked_up(loader)
     next(iter(loader))
+
+
+def test_rows_are_looked_up_where_torch_has_no_numpy() -> None:
+    with mock.patch.object(torch.Tensor, "numpy", side_effect=RuntimeError("Numpy is not available")):
+        loader = stoker.DataLoader(CASES["tensors"], batch_size=50)
+        assert looked_up(loader)
+        assert torch.equal(torch.cat([rows for rows, _ in loader]), A)
 
 
 def test_large_rows_are_looked_up_without_workers() -> None:

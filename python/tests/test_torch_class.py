@@ -73,6 +73,16 @@ class Counted(Own, abc.ABC):
         return self.__class__, (self.dataset, self.batch_size)
 
 
+class New(stoker.DataLoader):
+    """One whose ``__new__`` needs an argument."""
+
+    def __new__(cls, dataset: Any, *args: Any, **keywords: Any) -> Any:
+        return super().__new__(cls, dataset, *args, **keywords)  # type: ignore[call-arg]
+
+    def __getnewargs__(self) -> Any:
+        return (self.dataset,)
+
+
 def test_a_loader_is_torchs_and_stokers(loader: stoker.DataLoader, data: stoker.ImageFolder) -> None:
     for one in (loader, Own(data), Counted(data), stoker.DataLoader([1, 2, 3])):
         assert isinstance(one, DataLoader)
@@ -124,6 +134,7 @@ def test_copies_and_pickles_are_of_the_same_class(data: stoker.ImageFolder) -> N
     assert [batch.ids.tolist() for batch in copies[2]] == want
     counted = pickle.loads(pickle.dumps(Counted(data, 4)))  # __reduce__ of a user, with __class__
     assert type(counted) is Counted
+    assert type(pickle.loads(pickle.dumps(New(data, 4)))) is New
     for kind in (Own, Counted, stoker.DataLoader):
         assert pickle.loads(pickle.dumps(kind(data).__class__)) is kind
         assert copy.deepcopy(kind(data).__class__) is kind(data).__class__
@@ -184,6 +195,7 @@ def test_a_loader_is_collected_at_once(data: stoker.ImageFolder) -> None:
         assert seen() is None, "a cycle of references"
     finally:
         gc.enable()
+    assert not isinstance(sampler, DistributedSampler)
     with pytest.raises(ReferenceError):
         sampler.set_epoch(1)
 
@@ -272,6 +284,24 @@ def test_a_loader_made_from_its_attributes_is_the_same(loader: stoker.DataLoader
     assert again == [batch.ids.tolist() for batch in loader]
 
 
+class Weighted(stoker.DataLoader):
+    """One that decides keywords itself, of which torch's loader has no attributes."""
+
+    def __init__(self, dataset: Any, **keywords: Any) -> None:
+        own: dict[str, Any] = {"seed": 7, "weights": torch.ones(21).numpy(), "num_samples": 10}
+        super().__init__(dataset, **keywords, **own)
+
+
+def test_keywords_that_a_subclass_always_passes_are_no_change(data: stoker.ImageFolder) -> None:
+    with Weighted(data, batch_size=4) as made:
+        want = [batch.ids.tolist() for batch in made]
+        made.set_epoch(0)
+        with from_attributes(made) as twin:
+            assert [batch.ids.tolist() for batch in twin] == want
+        with pytest.raises(stoker.ConfigError, match="another max_bad: 1"):
+            from_attributes(made, max_bad=1)
+
+
 @pytest.mark.parametrize(
     ("changed", "match"),
     [
@@ -309,5 +339,7 @@ def pl_worker_init_function(worker: int, rank: int | None = None) -> None:
 def test_lightnings_worker_init_fn_is_not_needed(loader: stoker.DataLoader) -> None:
     loader.worker_init_fn = partial(pl_worker_init_function, rank=0)
     assert loader.worker_init_fn is None
+    with pytest.raises(stoker.ConfigError, match="worker_init_fn cannot be assigned"):
+        loader.worker_init_fn = partial(mock.MagicMock(spec=[]), rank=0)
     with pytest.raises(stoker.ConfigError, match="worker_init_fn cannot be assigned"):
         loader.worker_init_fn = print

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import transformers
 from transformers import default_data_collator
-from transformers.trainer import has_length
+from transformers.trainer_utils import has_length
 
 from . import _notice
 from ._datasets import Dataset

@@ -164,5 +164,5 @@ def warn_of_length(user: Any, reported: int, received: int, workers: int) -> Non
     warnings.warn(
         f"len() of the dataset {kind(user)} was {reported} when len(loader) was asked for, but {received} samples have "
         f"been received{more}",
-        stacklevel=5,
+        stacklevel=8,  # the loop over the loader
     )

@@ -28,6 +28,13 @@ AHEAD = 8
 RANGE = "enumerate(DataLoader)#stoker.__next__"
 
 
+def _profiled() -> Callable[[], bool] | None:
+    """Says whether torch.profiler runs; None without torch, also while another thread is importing it. Found once per
+    pass, because a look-up per batch shows where batches are tiny."""
+    found: Callable[[], bool] | None = getattr(sys.modules.get("torch.autograd"), "_profiler_enabled", None)
+    return found
+
+
 class Progress:
     """How far the training loop is in a pass. The loader keeps this, not the iterator, so that an abandoned iterator is
     collected and its prefetching ends."""
@@ -115,6 +122,7 @@ class Passage(Iterator[T]):
         self._pass: _client.Pass
         self._start: _ranks.Start | None = None  # until it has been compared with the other ranks' at the second batch
         self._place = _trainers.placing(loader)
+        self._profiled = _profiled()
         self._tally: Tally | None = None  # None: no batch has been asked for yet
 
     def _enter(self, asked: int) -> Tally:
@@ -187,11 +195,9 @@ class Passage(Iterator[T]):
         return len(self._loader)
 
     def __next__(self) -> T:
-        autograd = sys.modules.get("torch.autograd")
-        enabled = getattr(autograd, "_profiler_enabled", None)  # None: another thread is importing torch
-        if autograd is None or enabled is None or not enabled():
+        if self._profiled is None or not self._profiled():
             return self._batch()
-        with autograd.profiler.record_function(RANGE):
+        with sys.modules["torch.autograd.profiler"].record_function(RANGE):
             return self._batch()
 
     def _batch(self) -> T:

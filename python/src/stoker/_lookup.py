@@ -187,10 +187,10 @@ def _taker(array: Any, leaf: Any, kind: Kind) -> Callable[[Any], Any]:
 
 
 def _numpys(tensor: Any) -> bool:
-    """Whether NumPy has the tensor's dtype."""
+    """Whether NumPy is there, and has the tensor's dtype."""
     try:
         tensor[:0].numpy()
-    except TypeError:
+    except (RuntimeError, TypeError):
         return False
     return True
 

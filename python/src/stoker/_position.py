@@ -58,9 +58,13 @@ class Turns(Passing):
 
     def _passes_for(self) -> tuple[tuple[str, str], ...]:
         loader = self.__dict__.get("_loader")
-        if loader is None:
+        try:
+            settings = None if loader is None else loader._settings
+        except ReferenceError:  # isinstance() of a sampler that outlived its loader has an answer, too
+            settings = None
+        if loader is None or settings is None:
             return ()
-        if loader._settings.ordering.batched:
+        if settings.ordering.batched:
             distributed = torchs(*DISTRIBUTED)
             deals = distributed is not None and isinstance(getattr(loader.batch_sampler, "sampler", None), distributed)
             return (DISTRIBUTED,) if deals else ()

@@ -46,11 +46,12 @@ class Passing:
 
     def __reduce__(self) -> Any:  # Python's own compares __class__ with the type, and refuses
         state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
-        return _blank, (type(self),), state
+        given = self.__getnewargs__() if hasattr(self, "__getnewargs__") else ()
+        return _blank, (type(self), *given), state
 
 
-def _blank(kind: Any) -> Any:
-    return kind.__new__(kind)
+def _blank(kind: Any, *args: Any) -> Any:
+    return kind.__new__(kind, *args)
 
 
 class _Answer(type):

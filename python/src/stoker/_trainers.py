@@ -81,10 +81,11 @@ def again(keywords: Mapping[str, Any], defaults: Mapping[str, Any], dataset: Any
             "Lightning's overfit_batches, make the loader with shuffle=False",
         )
     assert owner is not None
+    # A user's subclass may pass keywords that no attribute shows, such as seed=.
+    usual = {**owner._keywords, **vars(owner), "shuffle": None}
     for name, value in keywords.items():
-        usual = {**vars(owner), "shuffle": None}.get(name)
-        free = name in _SAMPLERS or value is defaults[name] or value is usual or (name == "shuffle" and not value)
-        if not free and value != usual:
+        free = name in _SAMPLERS or value is defaults[name] or (name == "shuffle" and not value)
+        if not free and not _equal(value, usual.get(name)):
             raise ConfigError(
                 f"DataLoader: something makes this loader anew from its attributes, with another {name}: {value!r:.80}",
                 hint=f"make the loader with {name}= yourself",
@@ -95,6 +96,16 @@ def again(keywords: Mapping[str, Any], defaults: Mapping[str, Any], dataset: Any
             hint="make a loader for that dataset yourself",
         )
     return owner
+
+
+def _equal(value: Any, other: Any) -> bool:
+    if value is other:
+        return True
+    try:
+        same = value == other
+        return bool(same.all() if hasattr(same, "all") else same)  # of an array, each number
+    except (RuntimeError, ValueError):  # arrays of other shapes
+        return False
 
 
 def _itself(loader: Any) -> Any:
@@ -114,7 +125,7 @@ def _is_of(loader: Any, sampler: Any) -> bool:
 def seeds_workers(function: Any) -> bool:
     """Whether a worker_init_fn is the one that Lightning assigns after seed_everything(workers=True). It is not needed:
     what is random has its own seed for every sample."""
-    return isinstance(function, partial) and function.func.__name__ == "pl_worker_init_function"
+    return isinstance(function, partial) and getattr(function.func, "__name__", "") == "pl_worker_init_function"
 
 
 # Accelerate. ``prepare`` passes a loader on if it seems to be prepared, and notes on it that it was; then the loader

@@ -345,6 +345,7 @@ class StateCallback(Callback):  # type: ignore[misc, no-any-unimported, unused-i
         part = self._file.with_suffix(".part")
         part.write_text(json.dumps(found))
         os.replace(part, self._file)
-        for old in file.parent.glob(f"{self.file_name}-*.pth"):
-            if old != file:
+        for old in file.parent.glob("*.pth"):
+            begin, _, batches = old.stem.rpartition("-")
+            if begin == self.file_name and batches.isdigit() and old != file:
                 old.unlink()

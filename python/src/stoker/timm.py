@@ -33,6 +33,7 @@ from timm.data.distributed_sampler import RepeatAugSampler  # type: ignore[impor
 from . import _keyed
 from ._batch import Batch
 from ._errors import ConfigError
+from ._iterate import Facts
 from ._loader import DataLoader
 from ._order import below, epoch_key
 
@@ -47,7 +48,6 @@ _READ = frozenset(
     "collate_fn pin_memory use_prefetcher persistent_workers".split()
 )
 _NO_EFFECT = frozenset(["use_multi_epochs_loader"])  # workers stay between epochs anyway
-_FACTS = ("ids", "valid", "epoch", "step", "bad")
 
 
 def create_loader(*args: Any, **keywords: Any) -> Any:
@@ -205,7 +205,7 @@ class _Noted:
         for batch in self._loader:
             of = batch if hasattr(batch, "ids") else self._loader.facts
             note = _Note(
-                {name: getattr(of, name) for name in _FACTS}, self._loader.state_dict(), self._loader.receipt()
+                {name: getattr(of, name) for name in Facts._fields}, self._loader.state_dict(), self._loader.receipt()
             )
             rank, _ = self._loader._rank
             self.key = below(below(epoch_key(note.state["seed"], of.epoch), of.step), rank)
