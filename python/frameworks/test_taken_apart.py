@@ -19,7 +19,7 @@ import pytorch_lightning as pl
 import torch
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from conftest import make_folder
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, WeightedRandomSampler
 
 import stoker
 from stoker import transforms as T
@@ -140,10 +140,18 @@ def test_lightning_puts_no_sampler_in(data: stoker.ImageFolder) -> None:
     assert isinstance(theirs.sampler, stoker.DistributedSampler)
 
 
-@pytest.mark.parametrize("sampler", [RandomSampler(range(N)), range(N)], ids=["torch", "range"])
-def test_lightning_cannot_deal_out_a_users_sampler(data: stoker.ImageFolder, sampler: Any) -> None:
+@pytest.mark.parametrize(
+    ("sampler", "advice"),
+    [
+        (RandomSampler(range(N)), "shuffle=True"),
+        (WeightedRandomSampler([1.0] * N, N, replacement=False), "weights="),
+        (range(N), "use_distributed_sampler=False"),
+    ],
+    ids=["random", "weighted", "range"],
+)
+def test_lightning_cannot_deal_out_a_users_sampler(data: stoker.ImageFolder, sampler: Any, advice: str) -> None:
     loader = stoker.DataLoader(data, SIZE, sampler=sampler)
-    with pytest.raises(stoker.ConfigError, match=r"another sampler.*\n.*use_distributed_sampler=False"):
+    with pytest.raises(stoker.ConfigError, match=rf"another sampler.*\n.*{advice}"):
         trainer(strategy="ddp", devices=1).fit(Module(), loader)
     module = Module()
     trainer(strategy="ddp", devices=1, use_distributed_sampler=False, max_epochs=1).fit(module, loader)
@@ -316,13 +324,53 @@ def test_accelerate_saves_and_loads_the_loader(
     assert ids(loader) == (whole[1] if ended else whole[0][len(taken) :])
 
 
-def test_accelerates_skipping_is_an_error(data: stoker.ImageFolder, accelerator: Any) -> None:
+theirs = accelerate.skip_first_batches  # as a script has it that imported it by name, before anything was prepared
+
+
+def test_accelerates_skipping_by_a_name_imported_before_is_an_error(data: stoker.ImageFolder, accelerator: Any) -> None:
     for loader in (stoker.DataLoader(data, SIZE), accelerator.prepare(stoker.DataLoader(data, SIZE))):
-        for skip in (accelerate.skip_first_batches, accelerator.skip_first_batches):
-            with pytest.raises(stoker.ConfigError, match=r"loader\.skip"):
-                next(iter(skip(loader, 2)))
+        with pytest.raises(stoker.ConfigError, match="continues by itself"):
+            next(iter(theirs(loader, 2)))
         loader.skip(2)
         assert ids(loader)[0] == [8, 9, 10, 11]
+
+
+def test_accelerate_skips(data: stoker.ImageFolder, accelerator: Any, tmp_path: Path) -> None:
+    """As complete_cv_example does: load_state, then skip_first_batches; and skipping alone."""
+    loader = accelerator.prepare(stoker.DataLoader(data, SIZE, shuffle=True, seed=2))
+    whole = [ids(loader), ids(loader)]
+    for count in range(len(whole[0])):
+        loader.set_epoch(0)
+        assert ids(accelerator.skip_first_batches(loader, count)) == whole[0][count:]
+        assert ids(loader) == whole[1]
+        loader.set_epoch(0)
+        iterator = iter(loader)
+        for _ in range(count):
+            next(iterator)
+        accelerator.save_state(tmp_path / "state")
+        loader.set_epoch(7)
+        accelerator.load_state(tmp_path / "state")
+        assert ids(accelerator.skip_first_batches(loader, count)) == whole[0][count:]
+    accelerator.load_state(tmp_path / "state")
+    with pytest.raises(stoker.ConfigError, match="load_state has put the loader where it was"):
+        accelerator.skip_first_batches(loader, 1)
+    torchs = torch.utils.data.DataLoader(list(range(6)), 2)
+    assert [batch.tolist() for batch in accelerator.skip_first_batches(torchs, 1)] == [[2, 3], [4, 5]]
+
+
+def test_a_checkpoint_at_the_last_batch_begins_the_next_epoch(
+    data: stoker.ImageFolder, accelerator: Any, tmp_path: Path
+) -> None:
+    loader = accelerator.prepare(stoker.DataLoader(data, SIZE, shuffle=True, seed=2))
+    whole = [ids(loader), ids(loader)]
+    loader.set_epoch(0)
+    for batch in loader:
+        if batch.step + 1 == len(loader):
+            accelerator.save_state(tmp_path / "state")
+    loader.set_epoch(7)
+    accelerator.load_state(tmp_path / "state")
+    assert loader.state_dict()["epoch"] == 1
+    assert ids(loader) == whole[1]
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -164,6 +164,28 @@ def test_lightning_that_stops_and_goes_on(log: Log, tmp_path: Path) -> None:
         assert log.take(f"Lightning, resumed from {name}.ckpt") == expected
 
 
+class Scheduled(Module):
+    """Asks for the number of steps, as schedules do: Lightning makes its iterators before it reads a checkpoint."""
+
+    def configure_optimizers(self) -> Any:
+        assert self.trainer.estimated_stepping_batches == 3 * STEPS
+        return super().configure_optimizers()
+
+
+def test_lightning_that_goes_on_with_a_schedule(log: Log, tmp_path: Path) -> None:
+    class Save(lightning.Callback):
+        def on_train_batch_end(self, running: Any, *_: Any) -> None:
+            if running.global_step == STEPS + 2:
+                running.save_checkpoint(tmp_path / "middle.ckpt")
+
+    with log.make() as loader:
+        trainer(callbacks=[Save()]).fit(Scheduled(log), loader)
+    log.seen = []
+    with log.make() as loader:
+        trainer().fit(Scheduled(log), loader, ckpt_path=tmp_path / "middle.ckpt")
+    assert log.take("Lightning, resumed with a schedule") == places(1, 2, first=2)
+
+
 def test_fabric(log: Log) -> None:
     fabric = lightning.Fabric(accelerator="cpu")
     fabric.launch()
@@ -354,9 +376,3 @@ def test_moves_keep_what_is_known_of_a_batch(folder: Path) -> None:
             assert torch.equal(there.ids, batch.ids)
             assert torch.equal(there.valid, batch.valid)
             assert (there.epoch, there.step, there.bad) == (batch.epoch, batch.step, [])
-
-
-def test_accelerates_skip_is_an_error_that_says_what_to_do(folder: Path) -> None:
-    skipping = accelerate.skip_first_batches(loader_of(folder), 2)
-    with pytest.raises(stoker.ConfigError, match=r"loader\.skip"):
-        next(iter(skipping))

@@ -134,6 +134,7 @@ class Passage(Iterator[T]):
             if self._tally is not None:  # another thread did it first
                 return self._tally
             self._remote = loader._opened()
+            _trainers.before(loader)
             self._progress, self._left = loader._coming()
             at, early = self._progress, self._early
             start = loader._start_of(at)

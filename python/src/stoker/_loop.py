@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from . import _notice
 from ._advice import Checked
 from ._datasets import Dataset
 from ._errors import MAX_EPOCH, ConfigError, whole
@@ -22,7 +23,7 @@ from ._python import Iterated, Own
 from ._receipt import VERSION, Part
 from ._state import STATE_VERSION, compare, compare_paths, skipped
 from ._theirs import warn_of_changes
-from ._trainers import prepared
+from ._trainers import at_end, prepared
 
 if TYPE_CHECKING:
     from . import _client
@@ -91,9 +92,9 @@ class Positioned(Checked):
     def _standing(self) -> Progress | None:
         """How far the loop is; None if the next pass counts: before any pass, and if the last one has ended or was
         abandoned and an iterator waits for its first batch; with Accelerate, which restores the loader of a validation
-        too, at once if it has ended."""
+        too, and counts an epoch as over at its last batch, from there on."""
         at, unused = self._at.progress, self._unused
-        if at is not None and at.ended and prepared(self):
+        if at is not None and prepared(self) and (at.ended or at_end(self)):
             return None
         if at is None or at.restored or unused is None or unused() is None:
             return at
@@ -178,9 +179,10 @@ class Positioned(Checked):
         return -(-share // self._size)
 
     def _share_of_rank(self) -> int:
-        """Samples of this rank in an epoch, with those that fill up."""
+        """Samples of this rank in an epoch, as torch's samplers count them: with those that make the ranks' shares
+        equal, not with those that fill up a batch, and with what drop_last drops."""
         ordering = self._settings.ordering
-        if self._settings.tail == "pad" and ordering.plain and self._dataset._recipe().mix is None:
+        if ordering.plain and not self._settings.iterates and self._dataset._recipe().mix is None:
             return -(-(self._dataset._samples()) // self._rank[1])
         return len(self) * self._size
 
@@ -375,6 +377,11 @@ class Positioned(Checked):
                 self._at.restored = self._next_pass()[:2]
             at = Progress(*self._at.restored, restored=True, seen=self._at.seen)
             items = self._items(at.epoch)
+        if at.restored and steps and steps == at.position // self._stride:
+            _notice.say(
+                f"DataLoader.skip({steps}): the loader continues after batch {steps} already, because a state was "
+                f"loaded or because of an earlier skip; {steps} more are skipped"
+            )
         end = at.position + steps * self._stride
         end = min(end, MAX_EPOCH if items is None else items)
         if end == at.position:

@@ -122,6 +122,7 @@ def _taken_apart(what: str) -> ConfigError:
     return ConfigError(
         f"the {what} of a stoker.DataLoader was iterated, but the loader makes its batches itself; something "
         "has taken the loader apart to make another one, as accelerate.skip_first_batches does",
-        hint="to begin in the middle of an epoch, call loader.skip(batches) or load the loader's state_dict(), and "
-        "pass the loader itself on",
+        hint="with Accelerate, call accelerator.prepare(loader), and accelerator.skip_first_batches after it; after "
+        "load_state or load_state_dict the loader continues by itself, and nothing is to be skipped. Elsewhere, call "
+        "loader.skip(batches), and pass the loader itself on",
     )

@@ -2,7 +2,9 @@
 
 show, again      libraries that make a loader anew from vars(loader): Lightning for predictions, sampler injections
 answer           attributes that Accelerate reads of what it has prepared
+before           Lightning's state of the loader that it has not loaded yet
 begun, ended     Accelerate's GradientState knows which loader is in use
+skipping         accelerate.skip_first_batches for a loader of stoker's
 placing          Accelerate gives batches on its device
 """
 
@@ -11,7 +13,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from . import _notice
@@ -76,9 +78,7 @@ def again(keywords: Mapping[str, Any], defaults: Mapping[str, Any], dataset: Any
             f"DataLoader: something makes this loader anew from its attributes, with another sampler"
             f"{'' if changed is None else ', a ' + type(changed).__name__}: its seed, its epochs and its state would "
             "be lost",
-            hint="leave sampler= and batch_sampler= out, and stoker deals samples to the ranks. A sampler that does so "
-            "itself needs use_distributed_sampler=False in Lightning's Trainer or Fabric's setup_dataloaders. For "
-            "Lightning's overfit_batches, make the loader with shuffle=False",
+            hint=_instead(owner, changed),
         )
     assert owner is not None
     # A user's subclass may pass keywords that no attribute shows, such as seed=.
@@ -108,6 +108,27 @@ def _equal(value: Any, other: Any) -> bool:
         return False
 
 
+def _instead(owner: Any, changed: Any) -> str:
+    """What to do where another sampler, or none, was put into a loader."""
+    given = None if owner is None else owner._sampler
+    name = type(given).__name__
+    if type(changed).__name__ == "SequentialSampler" and given is None:
+        return "for Lightning's overfit_batches, make the loader with shuffle=False"
+    if name == "WeightedRandomSampler":
+        return (
+            "pass weights= (or balanced=True) to stoker.DataLoader in place of the sampler, and stoker draws once for "
+            "all ranks"
+        )
+    if name == "RandomSampler":
+        return "pass shuffle=True in place of the sampler, and stoker deals samples to the ranks"
+    if given is not None:
+        return (
+            f"if your {name} deals samples to the ranks itself, pass use_distributed_sampler=False to Lightning's "
+            "Trainer or Fabric's setup_dataloaders; otherwise leave it out, and stoker deals them"
+        )
+    return "pass the loader on as it is: stoker deals samples to the ranks"
+
+
 def _itself(loader: Any) -> Any:
     """The loader, also of a proxy."""
     return loader.close.__self__
@@ -126,6 +147,23 @@ def seeds_workers(function: Any) -> bool:
     """Whether a worker_init_fn is the one that Lightning assigns after seed_everything(workers=True). It is not needed:
     what is random has its own seed for every sample."""
     return isinstance(function, partial) and getattr(function.func, "__name__", "") == "pl_worker_init_function"
+
+
+def before(loader: DataLoader) -> None:
+    """A pass is about to begin. Lightning loads the states of loaders where it makes its iterators. If the module asks
+    for trainer.estimated_stepping_batches, as schedules do, it has made them before it reads the checkpoint, and the
+    states wait for ever: the epoch would begin again. So they are loaded here, by Lightning's own function."""
+    if "pytorch_lightning" not in sys.modules and "lightning.pytorch" not in sys.modules:
+        return
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "advance" and type(loop := frame.f_locals.get("self")).__name__ == "_FitLoop":
+            if getattr(loop, "_combined_loader_states_to_load", None):
+                loaders = getattr(getattr(loop, "_combined_loader", None), "flattened", ())
+                if any(one is loader for one in loaders):
+                    loop._load_combined_loader_states()
+            return
+        frame = frame.f_back
 
 
 # Accelerate. ``prepare`` passes a loader on if it seems to be prepared, and notes on it that it was; then the loader
@@ -166,7 +204,7 @@ def _states(loader: DataLoader) -> Any:
     return sys.modules.get("accelerate.state") if prepared(loader) else None
 
 
-def at_end(loader: DataLoader) -> bool:
+def at_end(loader: Any) -> bool:
     """Whether the loop has the last batch of an epoch: Accelerate's accumulate() steps then. False if only the end of
     the stream tells."""
     at = loader._at.progress
@@ -174,12 +212,12 @@ def at_end(loader: DataLoader) -> bool:
         return False
     passage = at.iterator() if at.iterator is not None else None
     if passage is not None and passage._left is not None:
-        return passage._left == 0
+        return bool(passage._left == 0)
     items = loader._items(at.epoch)
     if items is None:
         return False
     left = items - at.position
-    return left < loader._stride if loader._settings.tail == "drop" else left <= 0
+    return bool(left < loader._stride if loader._settings.tail == "drop" else left <= 0)
 
 
 def remainder(loader: DataLoader) -> int:
@@ -207,8 +245,46 @@ def remainder(loader: DataLoader) -> int:
     return -1
 
 
+def skipping(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """accelerate.skip_first_batches, which answers for a loader of stoker's without making another one."""
+
+    @wraps(theirs)
+    def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
+        from ._loader import DataLoader
+
+        if not isinstance(dataloader, DataLoader):
+            return theirs(dataloader, num_batches)
+        state = dataloader.state_dict()
+        done = state["position"] // dataloader._stride
+        if done and done != num_batches:
+            raise ConfigError(
+                f"accelerate.skip_first_batches: the loader is after {done} batches of epoch {state['epoch']}, and "
+                f"{num_batches} are to be skipped",
+                hint="load_state has put the loader where it was: leave skip_first_batches out",
+            )
+        if not done:
+            dataloader.skip(num_batches)
+        return dataloader
+
+    skip_first_batches._of_stoker = True  # type: ignore[attr-defined]
+    return skip_first_batches
+
+
+def _prepare(loader: DataLoader) -> bool:
+    """Accelerate is about to prepare a loader. Its skip_first_batches is told about stoker's loaders then: it would
+    make another loader of their attributes. A script that has imported that function by name gets an error."""
+    theirs = getattr(sys.modules.get("accelerate.data_loader"), "skip_first_batches", None)
+    if theirs is not None and not hasattr(theirs, "_of_stoker"):
+        ours = skipping(theirs)
+        for name in ("accelerate", "accelerate.accelerator", "accelerate.data_loader"):
+            module: Any = sys.modules.get(name)
+            if getattr(module, "skip_first_batches", None) is theirs:
+                module.skip_first_batches = ours
+    return True
+
+
 _ANSWERS: dict[str, Callable[[DataLoader], Any]] = {
-    _PREPARED: lambda loader: True,
+    _PREPARED: _prepare,
     "use_stateful_dataloader": lambda loader: True,  # save_state and load_state call state_dict and load_state_dict
     "end_of_dataloader": at_end,
     "remainder": remainder,

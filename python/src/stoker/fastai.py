@@ -349,3 +349,17 @@ class StateCallback(Callback):  # type: ignore[misc, no-any-unimported, unused-i
             begin, _, batches = old.stem.rpartition("-")
             if begin == self.file_name and batches.isdigit() and old != file:
                 old.unlink()
+
+
+# fastai's classes whose from_... methods read the data themselves.
+_READERS = ("ImageDataLoaders", "TextDataLoaders", "TabularDataLoaders", "SegmentationDataLoaders", "DataBlock")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _READERS:
+        raise ImportError(
+            f"stoker.fastai has no {name}: make two datasets of stoker's, such as stoker.ImageFolder('train') and "
+            "stoker.ImageFolder('valid'), and DataLoaders(stoker.DataLoader(train, 64, shuffle=True, drop_last=True), "
+            "stoker.DataLoader(valid, 64)) (docs/guides/frameworks.md)"
+        )
+    raise AttributeError(f"module 'stoker.fastai' has no attribute {name!r}")
