@@ -233,7 +233,8 @@ def test_a_sampler_of_a_stream_has_no_length_and_is_there() -> None:
 @pytest.mark.parametrize(("tail", "given"), [("pad", 11), ("fill", 12), ("drop", 8)])
 def test_the_length_of_a_sampler_is_that_of_the_ranks_share(data: stoker.ImageFolder, tail: str, given: int) -> None:
     """As torch counts it, whose samplers know nothing of batches."""
-    share = len(DistributedSampler(data, num_replicas=2, rank=0))
+    samples: Any = data
+    share = len(DistributedSampler(samples, num_replicas=2, rank=0))
     for rank in range(2):
         with stoker.DataLoader(data, 4, rank=rank, world_size=2, tail=tail) as made:
             assert (len(made.sampler), made.sampler.num_replicas, made.sampler.rank) == (share, 2, rank)
