@@ -123,14 +123,22 @@ class Deadly:
             if remote is not None and message["type"] == deadly.kind and deadly.is_its(self, remote, message):
                 deadly.crashes += 1
                 stop(self.pid)  # it must not answer first
-                threading.Thread(target=deadly.abort, args=(self.pid,)).start()
+                sent, send = threading.Event(), self._send
+
+                def noticed(frame: Any, *rest: Any) -> None:
+                    send(frame, *rest)
+                    if frame["type"] == deadly.kind:
+                        sent.set()
+
+                self._send = noticed
+                threading.Thread(target=deadly.abort, args=(self.pid, sent)).start()
             return plain(self, message, *more)
 
         monkeypatch.setattr(_process.Engine, "request", request)
 
     @staticmethod
-    def abort(pid: int) -> None:
-        time.sleep(0.2)  # the request is on its way by then
+    def abort(pid: int, sent: threading.Event) -> None:
+        sent.wait(60)  # a request that was never sent cannot have been the cause
         os.kill(pid, signal.SIGABRT)
         os.kill(pid, signal.SIGCONT)
 
