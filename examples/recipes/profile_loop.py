@@ -45,7 +45,7 @@ def main() -> None:
                 if i + 1 == STEPS:
                     break
         averages = profiler.key_averages()
-        print(averages.table(sort_by=sort, row_limit=8, max_name_column_width=60))
+        print(averages.table(sort_by=sort, row_limit=40, max_name_column_width=60))
         took = {one.key: one.cpu_time_total / one.count / 1e6 for one in averages}
         (waiting,) = [key for key in took if key.startswith("enumerate(DataLoader)#")]
         for part, key in (("waiting for a batch", waiting), ("H2D_transfer",) * 2, ("model_forward",) * 2):
