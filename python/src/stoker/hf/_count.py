@@ -16,9 +16,9 @@ import torch
 from accelerate.state import GradientState
 from accelerate.utils import gather, gather_object, recursively_apply
 
-from ._hf_loaders import Share
-from ._loader import DataLoader
-from ._moved import like
+from .._loader import DataLoader
+from .._moved import like
+from ._loaders import Share
 
 
 class Counted:

@@ -22,9 +22,9 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from . import _notice
-from ._errors import StateError
-from ._loader import DataLoader
+from .. import _notice
+from .._errors import StateError
+from .._loader import DataLoader
 
 NAME = "stoker_state"
 

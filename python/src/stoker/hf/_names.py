@@ -10,12 +10,12 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ._batch import DictBatch
-from ._crew import _is_default
-from ._errors import ConfigError
-from ._loader import DataLoader
-from ._theirs import in_words
-from ._views import Groups
+from .._batch import DictBatch
+from .._crew import _is_default
+from .._errors import ConfigError
+from .._loader import DataLoader
+from .._theirs import in_words
+from .._views import Groups
 
 # Names of fields, and what transformers' models call them.
 _SAME = {

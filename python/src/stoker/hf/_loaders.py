@@ -16,12 +16,12 @@ import transformers
 from transformers import default_data_collator
 from transformers.trainer_utils import has_length
 
-from . import _notice
-from ._datasets import Dataset
-from ._errors import ConfigError
-from ._loader import DataLoader
-from ._theirs import iterated, kind
-from ._walks import saves
+from .. import _notice
+from .._datasets import Dataset
+from .._errors import ConfigError
+from .._loader import DataLoader
+from .._theirs import iterated, kind
+from .._walks import saves
 
 WINDOW = 50  # global batches whose samples are grouped by length together, as in LengthGroupedSampler
 
@@ -82,7 +82,7 @@ def _collator(trainer: Any, dataset: Any, description: str) -> Any:
     if isinstance(dataset, Dataset) and (
         collator is default_data_collator or type(collator) is transformers.DefaultDataCollator
     ):
-        return None  # they are arrays already: _hf_names.py does what is left of its work
+        return None  # they are arrays already: _names.py does what is left of its work
     if hasattr(dataset, "column_names") and hasattr(dataset, "remove_columns") and _map_style(dataset):
         return collator
     return trainer._get_collator_with_removed_columns(collator, description=description)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ._errors import ConfigError
+from .._errors import ConfigError
 
 try:
     import accelerate  # noqa: F401
@@ -27,11 +27,11 @@ except ImportError as error:
         f"stoker.hf needs transformers and accelerate: {error} (pip install transformers accelerate)", name=error.name
     ) from error
 
-from ._hf_count import Counted
-from ._hf_loaders import Share, make, refuse
-from ._hf_names import Names
-from ._hf_state import StateCallback, skipping
-from ._loader import DataLoader
+from .._loader import DataLoader
+from ._count import Counted
+from ._loaders import Share, make, refuse
+from ._names import Names
+from ._state import StateCallback, skipping
 
 __all__ = ["StateCallback", "Trainer", "TrainerMixin"]
 
