@@ -56,11 +56,16 @@ def rates(said: str) -> dict[str, list[float]]:
     return found
 
 
+def told(said: str, plain: int, stoker: int) -> None:
+    """The recipe printed so many figures of each, all above 0."""
+    found = rates(said)
+    assert (len(found["plain"]), len(found["stoker"])) == (plain, stoker), said
+    assert min(found["plain"] + found["stoker"]) > 0, said
+
+
 def test_throughput(run: Callable[..., str]) -> None:
     said = run("throughput", "--samples", 200)
-    found = rates(said)
-    assert len(found["plain"]) == len(found["stoker"]) == 4, said
-    assert min(found["plain"] + found["stoker"]) > 0
+    told(said, 4, 4)
     assert "same: every batch" in said
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from test_recipes import RECIPES, rates, run
+from test_recipes import RECIPES, run, told
 
 import stoker
 
@@ -20,14 +20,6 @@ __all__ = ["run"]  # a fixture
 long = pytest.mark.long
 
 Run = Callable[..., str]
-
-
-def told(said: str, plain: int, stoker: int) -> dict[str, list[float]]:
-    """The figures, so many of each."""
-    found = rates(said)
-    assert (len(found["plain"]), len(found["stoker"])) == (plain, stoker), said
-    assert min(found["plain"] + found["stoker"]) > 0
-    return found
 
 
 @long
