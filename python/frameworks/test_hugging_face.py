@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -473,3 +474,22 @@ def test_lengths(tmp_path: Path) -> None:
         assert sorted(flat(batches)) == [*range(40)]
         spread = [max(x) - min(x) for x in ([rows[i]["length"] for i in batch] for batch in batches)]
         assert max(spread) <= 4
+
+
+AFTER_PREPARE = """
+import accelerate, stoker
+loader = stoker.DataLoader(list(range(12)), 2, num_workers=0, shuffle=True, seed=1)
+loader.set_epoch(1)
+whole = [batch.tolist() for batch in loader]
+accelerate.Accelerator(cpu=True).prepare(loader)
+import stoker.hf
+from transformers import trainer
+skipping = trainer.skip_first_batches(loader, 2)
+skipping.set_epoch(1)
+assert [batch.tolist() for batch in skipping] == whole[2:]
+"""
+
+
+def test_the_trainer_skips_in_its_own_way_after_accelerate_has_prepared() -> None:
+    """It sets the epoch after it has asked to skip; Accelerate's scripts do so before."""
+    subprocess.run([sys.executable, "-c", AFTER_PREPARE], check=True, timeout=120)

@@ -265,6 +265,14 @@ class Positioned(Checked):
             return None
         return steps - (epoch * self._steps() - (-position // self._stride)) % steps
 
+    def _rest(self, epoch: int, position: int) -> int | None:
+        """Steps from there to the end of the epoch, or None: only the end of the stream tells."""
+        items = self._items(epoch)
+        if items is None:
+            return None
+        left = items - position
+        return left // self._stride if self._settings.tail == "drop" else -(-left // self._stride)
+
     # State.
 
     def state_dict(self) -> dict[str, Any]:

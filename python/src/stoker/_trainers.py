@@ -4,7 +4,7 @@ show, again      libraries that make a loader anew from vars(loader): Lightning 
 answer           attributes that Accelerate reads of what it has prepared
 before           Lightning's state of the loader that it has not loaded yet
 begun, ended     Accelerate's GradientState knows which loader is in use
-skipping         accelerate.skip_first_batches for a loader of stoker's
+answer_skips     has accelerate.skip_first_batches, where a module holds it, ask a function of ours about our loaders
 placing          Accelerate gives batches on its device
 """
 
@@ -213,11 +213,8 @@ def at_end(loader: Any) -> bool:
     passage = at.iterator() if at.iterator is not None else None
     if passage is not None and passage._left is not None:
         return bool(passage._left == 0)
-    items = loader._items(at.epoch)
-    if items is None:
-        return False
-    left = items - at.position
-    return bool(left < loader._stride if loader._settings.tail == "drop" else left <= 0)
+    rest = loader._rest(at.epoch, at.position)
+    return rest is not None and bool(rest <= 0)
 
 
 def remainder(loader: DataLoader) -> int:
@@ -245,41 +242,43 @@ def remainder(loader: DataLoader) -> int:
     return -1
 
 
-def skipping(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """accelerate.skip_first_batches, which answers for a loader of stoker's without making another one."""
+def answer_skips(module: Any, ours: Callable[[DataLoader, int], Any]) -> None:
+    """Replaces a module's skip_first_batches, which makes another loader of a loader's attributes: ``ours`` answers for
+    loaders of stoker's, what was there for all others. Of several calls for a module the last one's answers hold."""
+    theirs = getattr(module, "skip_first_batches", None)
+    if theirs is None or getattr(theirs, "_ours", None) is ours:
+        return
 
     @wraps(theirs)
     def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
         from ._loader import DataLoader
 
-        if not isinstance(dataloader, DataLoader):
-            return theirs(dataloader, num_batches)
-        state = dataloader.state_dict()
-        done = state["position"] // dataloader._stride
-        if done and done != num_batches:
-            raise ConfigError(
-                f"accelerate.skip_first_batches: the loader is after {done} batches of epoch {state['epoch']}, and "
-                f"{num_batches} are to be skipped",
-                hint="load_state has put the loader where it was: leave skip_first_batches out",
-            )
-        if not done:
-            dataloader.skip(num_batches)
-        return dataloader
+        return (ours if isinstance(dataloader, DataLoader) else theirs)(dataloader, num_batches)
 
-    skip_first_batches._of_stoker = True  # type: ignore[attr-defined]
-    return skip_first_batches
+    skip_first_batches._ours = ours  # type: ignore[attr-defined]
+    module.skip_first_batches = skip_first_batches
+
+
+def _skipped(loader: DataLoader, batches: int) -> DataLoader:
+    """The loader, after so many batches of its epoch: load_state may have put it there already."""
+    state = loader.state_dict()
+    done = state["position"] // loader._stride
+    if done and done != batches:
+        raise ConfigError(
+            f"accelerate.skip_first_batches: the loader is after {done} batches of epoch {state['epoch']}, and "
+            f"{batches} are to be skipped",
+            hint="load_state has put the loader where it was: leave skip_first_batches out",
+        )
+    if not done:
+        loader.skip(batches)
+    return loader
 
 
 def _prepare(loader: DataLoader) -> bool:
-    """Accelerate is about to prepare a loader. Its skip_first_batches is told about stoker's loaders then: it would
-    make another loader of their attributes. A script that has imported that function by name gets an error."""
-    theirs = getattr(sys.modules.get("accelerate.data_loader"), "skip_first_batches", None)
-    if theirs is not None and not hasattr(theirs, "_of_stoker"):
-        ours = skipping(theirs)
-        for name in ("accelerate", "accelerate.accelerator", "accelerate.data_loader"):
-            module: Any = sys.modules.get(name)
-            if getattr(module, "skip_first_batches", None) is theirs:
-                module.skip_first_batches = ours
+    """Accelerate is about to prepare a loader, so a script may ask it to skip batches. One that has imported that
+    function by name gets an error."""
+    for name in ("accelerate", "accelerate.accelerator", "accelerate.data_loader"):
+        answer_skips(sys.modules.get(name), _skipped)
     return True
 
 

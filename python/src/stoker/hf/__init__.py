@@ -28,10 +28,11 @@ except ImportError as error:
     ) from error
 
 from .._loader import DataLoader
+from .._trainers import answer_skips
 from ._count import Counted
 from ._loaders import Share, make, refuse
 from ._names import Names
-from ._state import StateCallback, skipping
+from ._state import StateCallback, skipped
 
 __all__ = ["StateCallback", "Trainer", "TrainerMixin"]
 
@@ -41,8 +42,7 @@ if not hasattr(transformers.Trainer, "_get_dataloader"):
 # The Trainer resumes by accelerate.skip_first_batches, which makes another DataLoader of a loader's attributes. The
 # Trainer's module is told another function by that name, which answers for stoker's loaders; others go to Accelerate.
 # Subclasses cannot do that: the call is in the middle of a method of three hundred lines.
-if not getattr(_theirs.skip_first_batches, "_of_stoker", False):
-    _theirs.skip_first_batches = skipping(_theirs.skip_first_batches)
+answer_skips(_theirs, skipped)
 
 if TYPE_CHECKING:
     from transformers import Trainer as _Base

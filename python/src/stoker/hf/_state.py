@@ -1,7 +1,7 @@
 """The loader's state in the checkpoints of Hugging Face's Trainer.
 
 StateCallback  writes it into each checkpoint, and loads it on a resume
-skipping()     answers the Trainer's accelerate.skip_first_batches for a loader of stoker's
+skipped()      what the Trainer's accelerate.skip_first_batches answers for a loader of stoker's
 
 A checkpoint has ``stoker_state.json``, as ``state_dict()`` returns it. What each rank has for itself (a dataset that is
 iterated, a sampler of the user's) is ``stoker_state_0.json`` and so on; states that are not JSON are ``.pt`` files,
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -225,10 +225,8 @@ def _place(loader: DataLoader[Any]) -> tuple[int, int]:
         return (number + 1, 0) if over else (number, done)
     left = loader._left(epoch, position)
     if left is None:
-        items = loader._items(epoch)
-        assert items is not None
-        whole = loader._settings.tail == "drop"
-        left = (items - position) // loader._stride if whole else -(-(items - position) // loader._stride)
+        left = loader._rest(epoch, position)
+        assert left is not None
     # Not the position divided: with another world size or batch size, the rest of the epoch has batches of its own.
     return (number, max(0, len(loader) - left)) if left > 0 else (number + 1, 0)
 
@@ -277,18 +275,11 @@ class _Skipped:
         return getattr(self.__dict__["_loader"], name)
 
 
-def skipping(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """accelerate.skip_first_batches, which answers for a loader of stoker's without making another one."""
-
-    def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
-        if not isinstance(dataloader, DataLoader):
-            return theirs(dataloader, num_batches)
-        done = _placed.pop(dataloader, None)
-        if done is None:
-            return _Skipped(dataloader, num_batches)
-        if done != num_batches:
-            raise StateError(f"the Trainer skips {num_batches} batches, and the loader is after {done}")
-        return dataloader
-
-    skip_first_batches._of_stoker = True  # type: ignore[attr-defined]
-    return skip_first_batches
+def skipped(loader: DataLoader[Any], batches: int) -> Any:
+    """The loader after so many batches, or what skips them when it is iterated."""
+    done = _placed.pop(loader, None)
+    if done is None:
+        return _Skipped(loader, batches)
+    if done != batches:
+        raise StateError(f"the Trainer skips {batches} batches, and the loader is after {done}")
+    return loader
