@@ -127,7 +127,7 @@ class Deadly:
 
                 def noticed(frame: Any, *rest: Any) -> None:
                     send(frame, *rest)
-                    if frame["type"] == deadly.kind:
+                    if all(frame.get(key) is message[key] for key in message):  # not the same of another loader
                         sent.set()
 
                 self._send = noticed
