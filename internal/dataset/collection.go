@@ -101,7 +101,7 @@ func (p *Part) Lines(d spec.Dataset, c script.Contents) script.Lines { return p.
 
 // openCollection opens what the Spec names.
 func openCollection(ctx context.Context, d spec.Dataset, opt Options) (*Collection, error) {
-	all := NewSource(opt.Sources)
+	all := NewSource(opt.Sources, source.Access{})
 	c := &Collection{src: all, close: all.Close}
 	if opt.Wrap != nil {
 		c.src = opt.Wrap(all)

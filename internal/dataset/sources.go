@@ -9,10 +9,11 @@ func Sources() []source.Scheme {
 	}
 }
 
-// NewSource returns the source of names of all the schemes; nil: Sources().
-func NewSource(schemes []source.Scheme) *source.Mux {
+// NewSource returns the source of names of all the schemes, reached as access says; nil:
+// Sources().
+func NewSource(schemes []source.Scheme, access source.Access) *source.Mux {
 	if schemes == nil {
 		schemes = Sources()
 	}
-	return source.NewMux(schemes)
+	return source.NewMux(schemes, access)
 }

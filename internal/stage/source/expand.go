@@ -232,7 +232,7 @@ func (x expander) step(next []string, dir, part string, last bool) ([]string, er
 		if err != nil || !ok || name[0] == '.' && part[0] != '.' {
 			continue
 		}
-		if last || e.Dir || e.Other == Link && IsDir(x.ctx, x.src, dir+name) {
+		if last || e.Dir || e.Other == Symlink && IsDir(x.ctx, x.src, dir+name) {
 			next = append(next, closed(dir+name, last))
 		}
 	}

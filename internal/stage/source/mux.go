@@ -21,34 +21,36 @@ type Scheme struct {
 	// Open makes the source. It is called at most once, for the first name of the
 	// scheme, and must not wait for anything. A source that is an io.Closer is closed
 	// with its Mux.
-	Open func() (Source, error)
+	Open func(Access) (Source, error)
 }
 
 // Local is the scheme of local files.
 func Local() Scheme {
-	return Scheme{Name: "file", Open: func() (Source, error) { return NewFile(), nil }}
+	return Scheme{Name: "file", Open: func(Access) (Source, error) { return NewFile(), nil }}
 }
 
 // Mux is the source of all names: the scheme of a name says which source it is passed
 // on to. Sources see names with their scheme; local files are called by their paths.
 type Mux struct {
-	local *opened // nil: local files are not on the list
-	all   []*opened
+	access Access
+	local  *opened // nil: local files are not on the list
+	all    []*opened
 }
 
 // opened is a scheme whose source is made when it is first asked for.
 type opened struct {
 	Scheme
-	once sync.Once
-	src  Source
-	hot  Hot    // src, or nil
-	run  Runner // src, or nil
-	err  error
+	once   sync.Once
+	src    Source
+	hot    Hot    // src, or nil
+	run    Runner // src, or nil
+	linked Linked // src, or nil
+	err    error
 }
 
-// NewMux makes a Mux of a list of schemes.
-func NewMux(schemes []Scheme) *Mux {
-	m := &Mux{}
+// NewMux makes a Mux of a list of schemes, whose sources are made with access.
+func NewMux(schemes []Scheme, access Access) *Mux {
+	m := &Mux{access: access}
 	for _, s := range schemes {
 		o := &opened{Scheme: s}
 		m.all = append(m.all, o)
@@ -76,9 +78,10 @@ func (m *Mux) of(name string) (*opened, error) {
 		return nil, m.unknown(name, "file")
 	}
 	o.once.Do(func() {
-		if o.src, o.err = o.Open(); o.err == nil {
+		if o.src, o.err = o.Open(m.access); o.err == nil {
 			o.hot, _ = o.src.(Hot)
 			o.run, _ = o.src.(Runner)
+			o.linked, _ = o.src.(Linked)
 		}
 	})
 	return o, o.err
@@ -173,4 +176,21 @@ func (m *Mux) Names(ctx context.Context, prefix string) ([]Info, error) {
 		return nil, err
 	}
 	return Names(ctx, o.src, prefix)
+}
+
+// Link is Linked's.
+func (m *Mux) Link(name string) (Link, bool) {
+	if o, err := m.of(name); err == nil && o.linked != nil {
+		return o.linked.Link(name)
+	}
+	return Link{}, false
+}
+
+// Walk is Walker's, over every source.
+func (m *Mux) Walk(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	o, err := m.of(prefix)
+	if err != nil {
+		return func(yield func(Info, error) bool) { yield(Info{}, err) }
+	}
+	return Walk(ctx, o.src, prefix)
 }

@@ -59,7 +59,7 @@ type found struct {
 
 // check reads the samples and fills in the report.
 func (r *Report) check(ctx context.Context, c Config, ds format.Stored, ids []int64) error {
-	k := &checker{ds: ds, src: dataset.NewSource(c.Sources), all: c.All || c.Decode, limit: c.Dataset.MaxPixels, also: c.Also, each: c.Each, kinds: r.kinds(), fields: map[string]*tally{}}
+	k := &checker{ds: ds, src: dataset.NewSource(c.Sources, source.Access{}), all: c.All || c.Decode, limit: c.Dataset.MaxPixels, also: c.Also, each: c.Each, kinds: r.kinds(), fields: map[string]*tally{}}
 	defer k.src.Close()
 	if err := k.compile(); err != nil {
 		return err

@@ -173,7 +173,7 @@ func fresh(ctx context.Context, src source.Source, l *dataset.Collection) (bool,
 // apart refuses to pack a folder into itself: the next run would look for samples
 // in the shards, or the shards would be among their own sources.
 func (c Config) apart(ctx context.Context) error {
-	src, dst := dataset.NewSource(c.Sources), c.Dst
+	src, dst := dataset.NewSource(c.Sources, source.Access{}), c.Dst
 	defer src.Close()
 	paths, err := source.Expand(ctx, src, c.Dataset.Path)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
@@ -90,7 +91,7 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 		return nil, nil, err
 	}
 	p := &packer{Config: c}
-	src := dataset.NewSource(c.Sources)
+	src := dataset.NewSource(c.Sources, source.Access{})
 	end, err := p.openSource(ctx, src)
 	if err == nil {
 		p.program, err = prepare.New(p.ds, p.kind.Names, p.Options.Options, p.Options.Output != OutputTar)

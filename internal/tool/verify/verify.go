@@ -115,7 +115,7 @@ func (r *Report) hashes(ctx context.Context, src source.Source, ds hashed, x for
 // Run verifies a dataset. Damage of samples and of shards is in the report; an
 // error means that it could not be verified.
 func Run(ctx context.Context, c Config) (*Report, error) {
-	src := dataset.NewSource(c.Sources)
+	src := dataset.NewSource(c.Sources, source.Access{})
 	defer src.Close()
 	p, err := openPacked(ctx, src, c.Dataset)
 	if err != nil {
