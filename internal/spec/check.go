@@ -44,6 +44,7 @@ func (s Spec) Check(formats Formats) (p Problems) {
 				return
 			}
 		}
+		want = slices.DeleteFunc(slices.Clone(want), func(w string) bool { return w == "" })
 		p.Addf("%s is %q: it can be %s", key, got, strings.Join(want, ", "))
 	}
 	oneOf("shuffle", string(s.Order.Shuffle), shuffles...)
@@ -127,6 +128,8 @@ func (d Dataset) check(p *Problems, oneOf choice, formats Formats) {
 	if d.MaxPixels < 0 || d.MaxPixels > kernel.MostPixels {
 		p.Addf("dataset.max_pixels is %d: it can be 1 to %d, or 0 for %d", d.MaxPixels, kernel.MostPixels, kernel.MaxPixels)
 	}
+	checkStorage(p, d.Storage, oneOf)
+	checkOrigins(p, d.Origins)
 	checkFields(p, d.Fields, oneOf)
 }
 
