@@ -1,19 +1,26 @@
 package dataset
 
-import "github.com/stoker-data/stoker/internal/stage/source"
+import (
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
+	"github.com/stoker-data/stoker/internal/stage/source/web"
+)
 
-// Sources are all schemes of names, each with its source.
-func Sources() []source.Scheme {
+// Sources are all schemes of names, each with its source. What is reached over a network
+// shares the limits of net.
+func Sources(net *remote.Net) []source.Scheme {
 	return []source.Scheme{
 		source.Local(),
+		web.Scheme("http", net),
+		web.Scheme("https", net),
 	}
 }
 
 // NewSource returns the source of names of all the schemes, reached as access says; nil:
-// Sources().
+// Sources of a Net of its own.
 func NewSource(schemes []source.Scheme, access source.Access) *source.Mux {
 	if schemes == nil {
-		schemes = Sources()
+		schemes = Sources(remote.NewNet(remote.Options{}))
 	}
 	return source.NewMux(schemes, access)
 }

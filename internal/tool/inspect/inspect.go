@@ -32,7 +32,7 @@ const DefaultCheck = 1000
 type Config struct {
 	Dataset spec.Dataset
 	Formats []dataset.Format // nil: dataset.Formats()
-	Sources []source.Scheme  // nil: dataset.Sources()
+	Sources []source.Scheme  // nil: dataset.Sources
 	Check   int64            // samples that are read; 0: DefaultCheck; less than 0: none
 	All     bool             // read and decode all of them
 	Decode  bool             // decode those that are read

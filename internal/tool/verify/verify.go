@@ -36,7 +36,7 @@ import (
 type Config struct {
 	Dataset spec.Dataset
 	Formats []dataset.Format // nil: dataset.Formats()
-	Sources []source.Scheme  // nil: dataset.Sources()
+	Sources []source.Scheme  // nil: dataset.Sources
 	Quick   bool             // only compares the index with the files' sizes and times; no sample is read
 	Share   float64          // share of the samples to read, a keyed choice; 0: all
 
