@@ -23,6 +23,7 @@ func Read(raw []byte) (Spec, error) {
 	var spec Spec
 	err := jsontext.UnmarshalNames(raw, &spec)
 	if err == nil {
+		spec.Dataset = spec.Dataset.Hidden()
 		return spec, nil
 	}
 	var v values

@@ -94,8 +94,9 @@ func withoutQueries(text string) string {
 				if i+1 < n {
 					first = text[query[i+1][2]:query[i+1][3]]
 				}
-			} else if text[m[2]] == ';' && first == ";" { // of a connection string
-				first = ";"
+			} else {
+				value := text[m[6]:m[7]] // of a sentence, punctuation follows it
+				out.WriteString(value[len(strings.TrimRight(value, ",.:)]}")):])
 			}
 		}
 		from = query[n-1][1]
