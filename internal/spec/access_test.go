@@ -2,6 +2,8 @@ package spec
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,5 +116,38 @@ func TestSecretsAreRefused(t *testing.T) {
 		if _, err := Read([]byte(text)); err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "storage") {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// What is read from a Spec has no secrets in its names; Places has them, and so has what
+// is passed on to another process. Nothing else, not even fmt, writes them.
+func TestNamesAreHidden(t *testing.T) {
+	const url = "https://u:HUSH@h/{a,b}.tar?sig=HUSH&v=2"
+	text := `{"dataset": [{"path": "` + url + `", "origins": ["https://h/c?token=HUSH"], "root": "` + url + `"}, {"manifest": "` + url + `"}, {"columns": [{"name": "c", "path": "` + url + `"}]}, {"path": "/x"}]}`
+	s, err := Read([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := s
+	again.Dataset = s.Dataset.Hidden()
+	for _, s := range []Spec{s, again} {
+		b, err := json.Marshal(s)
+		if err != nil || strings.Contains(string(b)+fmt.Sprintf("%v %+v %#v", s, s, s), "HUSH") {
+			t.Errorf("%s, %v, %+v", b, err, s)
+		}
+		places := s.Places()
+		if len(places) != 4 || !slices.Contains(places[0].Names, url) || !slices.Contains(places[1].Names, url) || !slices.Contains(places[2].Names, url) || !slices.Equal(places[3].Names, []string{"/x"}) {
+			t.Errorf("%v", places)
+		}
+		s.Dataset = s.Dataset.AsGiven()
+		if b, err = json.Marshal(s); err != nil {
+			t.Fatal(err)
+		}
+		if back, err := Read(b); err != nil || !slices.Contains(back.Places()[2].Names, url) || back.Dataset.Mixed[0].Origins[0] != "https://h/c" {
+			t.Errorf("%s: %+v, %v", b, back, err)
+		}
+	}
+	if d := (Dataset{Manifest: "https://h/t"}).ReachedAs(s.Dataset.Mixed[0]); !slices.Contains((Spec{Dataset: d}).Places()[0].Names, url) {
+		t.Errorf("%+v", d)
 	}
 }

@@ -1,10 +1,24 @@
 package spec
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
+
+// Given are the names of a dataset that have secrets, as they were given. It is written
+// nowhere, not even by fmt.
+type Given struct{ names []string }
+
+// String tells how many there are.
+func (g Given) String() string { return fmt.Sprintf("%d names with secrets", len(g.names)) }
+
+// GoString is String.
+func (g Given) GoString() string { return g.String() }
+
+// Equal reports whether both have the same names.
+func (g Given) Equal(o Given) bool { return slices.Equal(g.names, o.names) }
 
 // names are pointers to all names of a dataset.
 func (d *Dataset) names() (all []*string) {
@@ -40,7 +54,7 @@ func (d Dataset) Hidden() Dataset {
 	d = d.apart()
 	for _, n := range d.names() {
 		if shown := source.Shown(*n); shown != *n {
-			d.given = append(d.given, *n)
+			d.Given.names = append(d.Given.names, *n)
 			*n = shown
 		}
 	}
@@ -49,7 +63,7 @@ func (d Dataset) Hidden() Dataset {
 
 // apart is the dataset with names of its own.
 func (d Dataset) apart() Dataset {
-	d.Path, d.Origins, d.given = slices.Clone(d.Path), slices.Clone(d.Origins), slices.Clone(d.given)
+	d.Path, d.Origins, d.Given = slices.Clone(d.Path), slices.Clone(d.Origins), Given{slices.Clone(d.Given.names)}
 	d.Columns = slices.Clone(d.Columns)
 	for i := range d.Columns {
 		d.Columns[i].Path = slices.Clone(d.Columns[i].Path)
@@ -57,30 +71,30 @@ func (d Dataset) apart() Dataset {
 	return d
 }
 
-// Given undoes Hidden, for another process of ours, which gets it through a pipe.
-func (d Dataset) Given() Dataset {
+// AsGiven undoes Hidden, for another process of ours, which gets it through a pipe.
+func (d Dataset) AsGiven() Dataset {
 	if d.Mixed != nil {
 		d.Mixed = slices.Clone(d.Mixed)
 		for i := range d.Mixed {
-			d.Mixed[i] = d.Mixed[i].Given()
+			d.Mixed[i] = d.Mixed[i].AsGiven()
 		}
 	}
-	if d.given == nil {
+	if d.Given.names == nil {
 		return d
 	}
 	d = d.apart()
 	for _, n := range d.names() {
-		if at := slices.IndexFunc(d.given, func(g string) bool { return source.Shown(g) == *n }); at >= 0 {
-			*n = d.given[at]
+		if at := slices.IndexFunc(d.Given.names, func(g string) bool { return source.Shown(g) == *n }); at >= 0 {
+			*n = d.Given.names[at]
 		}
 	}
-	d.given = nil
+	d.Given = Given{}
 	return d
 }
 
 // ReachedAs returns the dataset as part of another one: it is reached in the same way.
 func (d Dataset) ReachedAs(whole Dataset) Dataset {
-	d.Storage, d.Origins, d.given = whole.Storage, whole.Origins, whole.given
+	d.Storage, d.Origins, d.Given = whole.Storage, whole.Origins, whole.Given
 	return d
 }
 
@@ -91,7 +105,7 @@ func (s Spec) Places() (all []source.Place) {
 		members = []Dataset{s.Dataset}
 	}
 	for _, d := range members {
-		place := source.Place{Access: s.Access(d), Names: slices.Clone(d.given)}
+		place := source.Place{Access: s.Access(d), Names: slices.Clone(d.Given.names)}
 		for _, n := range d.names() {
 			if *n != "" {
 				place.Names = append(place.Names, *n)

@@ -74,7 +74,8 @@ type Dataset struct {
 	// Mixed are the members, if the document has a list.
 	Mixed []Dataset `json:"-"`
 
-	given []string // names with secrets, as they were given; see Hidden
+	// Given is for Hidden and Places only.
+	Given Given `json:"-"`
 }
 
 // Column is one field of a dataset that has columns: a name, or an object.

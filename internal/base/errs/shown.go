@@ -41,7 +41,8 @@ func withoutUsers(text string) string {
 		}
 		host := text[:end]
 		if at := strings.LastIndexByte(host, '@'); at >= 0 {
-			if strings.Contains(host[:at], ":") || strings.HasSuffix(scheme, "http") || strings.HasSuffix(scheme, "https") {
+			owner := strings.HasSuffix(scheme, "github") // fsspec's: github://owner:repository@ref
+			if strings.Contains(host[:at], ":") && !owner || strings.HasSuffix(scheme, "http") || strings.HasSuffix(scheme, "https") {
 				text = text[at+1:]
 			}
 			continue

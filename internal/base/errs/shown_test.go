@@ -36,7 +36,7 @@ func TestShown(t *testing.T) {
 // No part of an error shows a secret.
 func TestErrorsShowNoSecrets(t *testing.T) {
 	const url = "https://u:HUSH@h/x.tar?sig=HUSH"
-	e := New(Denied, "the server refused %s", url).At(Where{File: url, Shard: url, Member: url}).Because(errors.New("Get " + url)).Try("open %s", url)
+	e := New(Denied, "the server refused %s", url).At(Where{File: url, Shard: url, Member: url}).Because(errors.New("Get "+url)).Try("open %s", url)
 	if text := e.Error(); strings.Contains(text, "HUSH") || strings.Count(text, "https://h/x.tar") < 4 {
 		t.Errorf("%s", text)
 	}

@@ -12,7 +12,7 @@ import (
 // An error on its way to a client or into a report has no secrets.
 func TestErrorsOnTheWayHaveNoSecrets(t *testing.T) {
 	const url = "https://u:HUSH@h/x.tar?sig=HUSH&v=2"
-	e := errs.New(errs.Denied, "the server refused %s", url).At(errs.Where{File: url, Shard: url, Member: url}).Because(errors.New("Get " + url)).Try("open %s", url)
+	e := errs.New(errs.Denied, "the server refused %s", url).At(errs.Where{File: url, Shard: url, Member: url}).Because(errors.New("Get "+url)).Try("open %s", url)
 	text, err := json.Marshal(FromError(e))
 	if err != nil || strings.Contains(string(text), "HUSH") || strings.Count(string(text), "https://h/x.tar?v=2") != 6 {
 		t.Errorf("%s, %v", text, err)

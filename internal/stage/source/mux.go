@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -198,16 +199,20 @@ func (m *Mux) of(name string) (*opened, error) {
 }
 
 func (m *Mux) unknown(name, scheme string) error {
-	var known []string
+	var known, names []string
 	for i, o := range m.all {
 		if o.Name == "file" {
 			known = append(known, "local files")
 		} else if i == 0 || m.all[i-1].Name != o.Name {
-			known = append(known, o.Name+"://")
+			known, names = append(known, o.Name+"://"), append(names, o.Name)
 		}
 	}
-	return errs.New(errs.Config, "%s has the scheme %s://, and stoker reads %s only", quote(name), scheme, strings.Join(known, ", ")).
-		At(where(name, -1)).Try("copy or mount the data, and give its path")
+	hint := insteadOf(name, scheme)
+	if near := errs.Nearest(scheme, names); hint == "" && near != "" {
+		hint = "did you mean " + near + "://?"
+	}
+	return errs.New(errs.Config, "%s has the scheme %s://, and stoker reads %s only", quote(Shown(name)), scheme, strings.Join(known, ", ")).
+		At(where(Shown(name), -1)).Try("%s", cmp.Or(hint, "copy or mount the data, and give its path"))
 }
 
 // Close closes the sources that were made.
