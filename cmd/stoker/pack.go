@@ -148,7 +148,10 @@ func (p packCmd) config() (c pack.Config, err error) {
 	}
 	c.Dst, c.Jobs, c.Overwrite = p.Path[last], p.Jobs, p.Overwrite
 	if p.Dataset != "" {
-		if c.Dataset, err = datasetOf(p.Dataset); err != nil {
+		if c.Dataset, err = datasetOf(p.Dataset); err == nil {
+			err = p.Data.set(&c.Dataset)
+		}
+		if err != nil {
 			return c, err
 		}
 	}

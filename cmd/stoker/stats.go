@@ -67,7 +67,9 @@ func (s statsCmd) config() (c survey.Config, err error) {
 		return c, err
 	}
 	if s.Dataset != "" {
-		c.Dataset, err = datasetOf(s.Dataset)
+		if c.Dataset, err = datasetOf(s.Dataset); err == nil {
+			err = s.Data.set(&c.Dataset)
+		}
 		return c, err
 	}
 	if len(s.Path) == 0 {
