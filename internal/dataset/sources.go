@@ -3,6 +3,7 @@ package dataset
 import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
+	"github.com/stoker-data/stoker/internal/stage/source/s3"
 	"github.com/stoker-data/stoker/internal/stage/source/web"
 )
 
@@ -13,6 +14,7 @@ func Sources(net *remote.Net) []source.Scheme {
 		source.Local(),
 		web.Scheme("http", net),
 		web.Scheme("https", net),
+		s3.Scheme(net),
 	}
 }
 
