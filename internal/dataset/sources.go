@@ -4,6 +4,7 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
+	"github.com/stoker-data/stoker/internal/stage/source/s3"
 	"github.com/stoker-data/stoker/internal/stage/source/web"
 )
 
@@ -14,6 +15,7 @@ func Sources(net *remote.Net) []source.Scheme {
 		source.Local(),
 		web.Scheme("http", net),
 		web.Scheme("https", net),
+		s3.Scheme(net),
 	}
 }
 
