@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/gcs"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stage/source/web"
 )
@@ -13,6 +14,8 @@ func Sources(net *remote.Net) []source.Scheme {
 		source.Local(),
 		web.Scheme("http", net),
 		web.Scheme("https", net),
+		gcs.Scheme("gs", net),
+		gcs.Scheme("gcs", net),
 	}
 }
 
