@@ -1,10 +1,13 @@
 package gcs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,14 +94,15 @@ func (c *credentials) get(ctx context.Context) (string, time.Time, error) {
 	case who.file == nil:
 		return "", time.Time{}, nil
 	}
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, c.store.net.Client())
+	seen := &witness{client: c.store.net.Client()}
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: seen, CheckRedirect: seen.client.CheckRedirect})
 	creds, err := google.CredentialsFromJSONWithTypeAndParams(ctx, who.file, google.CredentialsType(who.kind), google.CredentialsParams{Scopes: []string{scope}})
 	if err != nil {
 		return "", time.Time{}, errs.New(errs.Denied, "%s cannot be used", who.from).Because(err).Try("%s", help)
 	}
 	t, err := creds.TokenSource.Token()
 	if err != nil {
-		return "", time.Time{}, noToken(ctx, who, err)
+		return "", time.Time{}, seen.noToken(ctx, who, err)
 	}
 	return t.AccessToken, t.Expiry, nil
 }
@@ -171,26 +175,46 @@ func gcloudFile() string {
 	return filepath.Join(home, ".config", "gcloud", name)
 }
 
+// witness keeps the last answer to a request for a token: the errors of the libraries
+// quote some of them, and type few.
+type witness struct {
+	client *http.Client
+	status int
+	header http.Header
+	body   []byte
+}
+
+// RoundTrip is http.RoundTripper's.
+func (w *witness) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := w.client.Transport.RoundTrip(req)
+	if err != nil || resp.StatusCode < 300 {
+		w.status = 0
+		return resp, err
+	}
+	w.status, w.header = resp.StatusCode, resp.Header
+	w.body, err = io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(w.body))
+	return resp, err
+}
+
 // noToken is the error of credentials for which no token could be had: what the server
 // that makes them says, and nothing of what was sent to it.
-func noToken(ctx context.Context, who identity, err error) error {
-	var r *oauth2.RetrieveError
-	if !errors.As(err, &r) || r.Response == nil {
-		var pathErr *fs.PathError
-		if errors.As(err, &pathErr) {
+func (w *witness) noToken(ctx context.Context, who identity, err error) error {
+	if w.status == 0 {
+		var local *fs.PathError
+		if errors.As(err, &local) {
 			return errs.New(errs.Denied, "%s cannot be used: what it refers to cannot be read", who.from).Because(err).Try("%s", help)
 		}
 		return remote.Failed(ctx, "", err)
 	}
-	why := said{status: r.Response.StatusCode, reason: r.ErrorCode, message: r.ErrorDescription}
-	if why.reason == "" { // of a service account
-		var j struct{ Error, Error_description string }
-		if json.Unmarshal(r.Body, &j) == nil {
-			why.reason, why.message = j.Error, j.Error_description
-		}
+	var j struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
 	}
-	why.reason, why.message = shortened(why.reason, 60), shortened(why.message, 300)
-	if f := remote.Answered(r.Response.Header, r.Response.StatusCode, why.reason); f != nil {
+	_ = json.Unmarshal(w.body, &j) // the status alone says enough
+	why := said{status: w.status, reason: shortened(j.Error, 60), message: shortened(j.Description, 300)}
+	if f := remote.Answered(w.header, w.status, why.reason); f != nil {
 		f.What = "no token came: " + f.What
 		return f
 	}

@@ -73,7 +73,7 @@ func isNoBucket(err error) bool {
 }
 
 // refused is the error of an answer that is not the one that was wanted.
-func (s *store) refused(ctx context.Context, name string, resp *http.Response) error {
+func (s *store) refused(ctx context.Context, r request, resp *http.Response) error {
 	why := read(resp)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -84,20 +84,18 @@ func (s *store) refused(ctx context.Context, name string, resp *http.Response) e
 		}
 		return f
 	}
-	where := errs.Where{File: strings.Clone(name)}
-	bucket, _ := remote.Split(name)
-	bucket = strings.Clone(bucket)
+	where, bucket := errs.Where{File: strings.Clone(r.name)}, strings.Clone(r.bucket)
 	switch {
 	case resp.StatusCode == http.StatusForbidden && strings.Contains(strings.ToLower(why.reason), "ratelimitexceeded"):
 		return &remote.Fault{Kind: remote.Throttled, Status: resp.StatusCode, After: remote.RetryAfter(resp.Header), What: why.Error()}
 	case strings.Contains(why.message, "requester pays") && !s.access.Storage.RequesterPays:
 		return errs.New(errs.Denied, "who reads the bucket %s pays for it", errs.Name(bucket)).At(where).Because(why).
 			Try("set dataset.storage.requester_pays (storage_options={\"requester_pays\": True}) and GOOGLE_CLOUD_PROJECT, the project that is billed")
-	case resp.StatusCode == http.StatusNotFound && strings.Contains(strings.ToLower(why.message), "bucket does not exist"):
+	case resp.StatusCode == http.StatusNotFound && (r.key == "" || strings.Contains(strings.ToLower(why.message), "bucket does not exist")):
 		return errs.New(errs.NotFound, "there is no bucket %s", errs.Name(bucket)).At(where).Because(noBucket{why}).
 			Try("check its name; `gcloud storage ls` shows those of your project")
 	case resp.StatusCode == http.StatusNotFound:
-		return remote.Missing(name)
+		return remote.Missing(r.name)
 	case resp.StatusCode == http.StatusForbidden:
 		return errs.New(errs.Denied, "Google Cloud Storage does not allow this to be read").At(where).Because(why).Try("%s", s.creds.hint())
 	case resp.StatusCode == http.StatusProxyAuthRequired:

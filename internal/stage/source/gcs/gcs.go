@@ -139,7 +139,8 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	if obj.Version != "" {
 		query.Set("ifGenerationMatch", obj.Version)
 	}
-	resp, err := s.do(ctx, request{name: obj.Name, bucket: bucket, key: key, query: query, first: off, last: off + int64(len(p)) - 1, ranged: true})
+	r := request{name: obj.Name, bucket: bucket, key: key, query: query, first: off, last: off + int64(len(p)) - 1, ranged: true}
+	resp, err := s.do(ctx, r)
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +152,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		return 0, remote.Changed(obj, "it is shorter than the %d bytes that it had", obj.Size)
 	case http.StatusOK, http.StatusPartialContent:
 	default:
-		return 0, s.refused(ctx, obj.Name, resp)
+		return 0, s.refused(ctx, r, resp)
 	}
 	stored(resp.Header)
 	size, err := remote.Part(resp.Header, resp.StatusCode, off, int64(len(p)))
@@ -206,7 +207,6 @@ func checked(h http.Header, p []byte) error {
 type request struct {
 	name        string // for errors
 	bucket, key string
-	objects     bool // what is in the bucket, and not the bucket
 	query       url.Values
 	ranged      bool
 	first, last int64
@@ -273,7 +273,7 @@ func (s *store) ask(ctx context.Context, r request, into any) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return s.refused(ctx, r.name, resp)
+		return s.refused(ctx, r, resp)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 
 const (
 	machineProbe   = time.Second     // on a machine that does not look like Google's
-	machineAnswers = 5 * time.Second // on one that does
+	machineAnswers = 3 * time.Second // on one that does
 )
 
 // onGoogle says whether there is a metadata server.
