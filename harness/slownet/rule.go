@@ -259,7 +259,7 @@ func (r *rule) takes(c call, now time.Time) bool {
 	}
 	name := strings.TrimPrefix(c.path, "/")
 	if !strings.Contains(r.pattern, "/") {
-		name = path.Base(c.path)
+		name = strings.TrimPrefix(path.Base(c.path), "/")
 	}
 	if ok, _ := path.Match(r.pattern, name); !ok || r.query != "" && !matchesAll(r.query, c.query) {
 		return false
