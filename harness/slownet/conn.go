@@ -181,6 +181,14 @@ func (c *conn) drop() {
 	}
 }
 
+// begin waits until an answer may begin: at a moment, or now if that is over.
+func (c *conn) begin(first time.Time) bool {
+	if c.due = time.Now(); first.After(c.due) {
+		c.due = first
+	}
+	return pauseExactly(c.ctx, first)
+}
+
 // pace waits until n more bytes have passed the link. False: nobody waits for them.
 func (c *conn) pace(n int, slow Rate) bool {
 	l := c.p.link.Load()
@@ -269,13 +277,29 @@ func (c *conn) tunnel(of call, r *rule) {
 			}
 		}
 	}()
-	c.answer(of, r, asked)
+	how := c.answer(of, r, asked)
+	if how != "stall" {
+		c.stop(how)
+	}
+	if how != "reset" {
+		// The client ends its side when it has read ours to its end. One that is held may
+		// take all its time.
+		var enough <-chan time.Time
+		if how == "fin" {
+			enough = time.After(time.Second)
+		}
+		select {
+		case <-up:
+		case <-c.ctx.Done():
+		case <-enough:
+		}
+	}
 	c.cancel()
 	<-up
 }
 
-// answer is the way of a tunnel to the client.
-func (c *conn) answer(of call, r *rule, asked <-chan time.Time) {
+// answer is the way of a tunnel to the client, and says how it ends: reset, fin or stall.
+func (c *conn) answer(of call, r *rule, asked <-chan time.Time) string {
 	e := noEffect()
 	if r != nil {
 		switch r.fault {
@@ -293,8 +317,7 @@ func (c *conn) answer(of call, r *rule, asked <-chan time.Time) {
 		if e.at >= 0 {
 			if at == e.at {
 				c.p.met(e.rule)
-				c.stop(e.how)
-				return
+				return e.how
 			}
 			size = int(min(int64(size), e.at-at))
 		}
@@ -302,24 +325,22 @@ func (c *conn) answer(of call, r *rule, asked <-chan time.Time) {
 		if n > 0 {
 			select {
 			case t := <-asked:
-				if c.due = t.Add(c.p.link.Load().Latency); !pauseExactly(c.ctx, c.due) {
-					return
+				if !c.begin(t.Add(c.p.link.Load().Latency)) {
+					return "reset"
 				}
 			default:
 			}
 			e.spoil(c.p, c.buf[:n], at)
 			if !c.pace(n, e.slow) || c.write(of, nil, c.buf[:n]) != nil {
-				return
+				return "reset"
 			}
 			at += int64(n)
 		}
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				_ = c.raw.CloseWrite()
-				return
+				return "fin"
 			}
-			c.stop("reset")
-			return
+			return "reset"
 		}
 	}
 }

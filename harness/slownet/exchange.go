@@ -1,6 +1,7 @@
 package slownet
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"time"
@@ -14,6 +15,7 @@ type exchange struct {
 
 	req    *message
 	upload body
+	waits  bool // the client sends its body only if the server wants it, which has not said so
 
 	first time.Time     // when the first byte of the answer may leave
 	over  bool          // it no longer counts as one that is under way
@@ -35,6 +37,7 @@ func (c *conn) exchange() bool {
 	if x.req, err = readMessage(c.r); err == nil {
 		if x.call, err = callOf(x.req); err == nil {
 			x.upload, err = x.req.bodyOf(c.r, "")
+			x.waits = x.upload.Reader != nil && x.req.has("Expect")
 		}
 	}
 	arrived := time.Now()
@@ -57,6 +60,9 @@ func (c *conn) exchange() bool {
 	}
 	x.done()
 	if !kept {
+		if t, ok := c.client.(*tls.Conn); ok {
+			_ = t.CloseWrite() // which fails if a rule has ended the connection below it
+		}
 		_ = c.raw.Close()
 	}
 	if x.ended != nil {
@@ -132,7 +138,7 @@ func (x *exchange) uploaded(to io.Writer) error {
 
 // instead answers without the server.
 func (x *exchange) instead(a *reply) bool {
-	if x.upload.Reader != nil && x.req.has("Expect") {
+	if x.waits {
 		a.set("Connection", "close") // the client waits, and nobody wants its body
 	} else {
 		x.listen(nil)
@@ -149,7 +155,8 @@ func (x *exchange) pass(h hit) bool {
 		return x.instead(a)
 	}
 	a, err := x.ask()
-	for err == nil && a.status() < 200 { // 100 Continue
+	for err == nil && a.status() < 200 {
+		x.waits = x.waits && a.status() != 100
 		if err = x.write(x.call, a.bytes()); err == nil {
 			a, err = x.next()
 		}
@@ -222,11 +229,7 @@ func (x *exchange) next() (*reply, error) {
 // send sends an answer, as fast as the link and as far as the rule allows. False: the
 // connection is over.
 func (x *exchange) send(a *reply) bool {
-	x.due = time.Now()
-	if x.first.After(x.due) {
-		x.due = x.first
-	}
-	if !pauseExactly(x.ctx, x.first) {
+	if !x.begin(x.first) {
 		return false
 	}
 	x.p.counts.with(func(n *Counts) { n.Statuses[a.status()]++ })
@@ -239,11 +242,14 @@ func (x *exchange) send(a *reply) bool {
 	if a.from != nil && !a.keeps() {
 		x.drop()
 	}
-	if x.sent != nil {
+	if x.upload.Reader != nil {
+		if x.waits {
+			return false // nobody will have the rest of the request
+		}
 		select {
 		case <-x.sent:
-		default:
-			return false // the server answered before it had all of the request
+		case <-x.ctx.Done():
+			return false
 		}
 	}
 	return x.req.keeps() && a.keeps() && !a.toEnd

@@ -107,6 +107,12 @@ func (m *limit) take(now time.Time, l *Link) bool {
 	return true
 }
 
+func (m *limit) restart() {
+	m.mu.Lock()
+	m.next = time.Time{}
+	m.mu.Unlock()
+}
+
 // pause sleeps until a moment. False: nobody waits any more.
 func pause(ctx context.Context, until time.Time) bool {
 	d := time.Until(until)

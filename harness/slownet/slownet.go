@@ -237,8 +237,12 @@ func (p *Proxy) URL() string {
 // Link is the link as it is now.
 func (p *Proxy) Link() Link { return *p.link.Load() }
 
-// SetLink changes the link, also of answers that are under way.
-func (p *Proxy) SetLink(l Link) { p.link.Store(&l) }
+// SetLink changes the link, also of answers that are under way. A limit of requests
+// begins anew.
+func (p *Proxy) SetLink(l Link) {
+	p.link.Store(&l)
+	p.limit.restart()
+}
 
 // SetRules replaces all rules, with their counts, and ends what the old ones were doing
 // to the listener. Connections that an old rule holds go on being held.
