@@ -223,16 +223,15 @@ func (c *conn) size(slow Rate) (int, bool) {
 	return piece(l.Connection, l.Total, slow), l.Connection > 0 || l.Total > 0 || slow > 0
 }
 
-// write sends to the client, and counts data, the last of bufs, of a call before the
-// client has it.
+// write sends to the client, and counts the data of a call, which is the second of bufs,
+// before the client has it.
 func (c *conn) write(of call, bufs ...[]byte) error {
-	data := 0
-	if n := len(bufs); n > 1 {
+	before, data := len(bufs[0]), 0
+	if len(bufs) > 1 {
 		data = len(bufs[1])
+		c.p.counts.add(of, Tally{Bytes: int64(data)})
 	}
-	c.p.counts.add(of, Tally{Bytes: int64(data)})
-	all := net.Buffers(bufs)
-	before := len(bufs[0])
+	all := net.Buffers(bufs) // which WriteTo empties
 	n, err := all.WriteTo(c.client)
 	if sent := min(max(0, int(n)-before), data); err != nil && sent < data {
 		c.p.counts.add(of, Tally{Bytes: int64(sent - data)})

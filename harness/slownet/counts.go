@@ -13,14 +13,14 @@ import (
 // answer finds all of it counted.
 type Counts struct {
 	Tally                         // all requests
-	Kinds       map[string]Tally  `json:"kinds"`   // by the operation of rules: get, range, head, list, put
+	Kinds       map[string]Tally  `json:"kinds"`   // by the operation of rules: get, range, head, list, put; connect if the server is tcp
 	Methods     map[string]Tally  `json:"methods"` // by the method of HTTP
 	Objects     map[string]Object `json:"objects"` // by path, without the query
 	Statuses    map[int]int64     `json:"statuses"`
-	AtOnce      int64             `json:"at_once"` // requests now
-	Highest     int64             `json:"highest"` // the most at once
-	Excess      int64             `json:"excess"`  // requests that the limit turned away
-	Unreachable int64             `json:"unreachable"`
+	AtOnce      int64             `json:"at_once"`     // requests now
+	Highest     int64             `json:"highest"`     // the most at once
+	Excess      int64             `json:"excess"`      // requests that the limit turned away
+	Unreachable int64             `json:"unreachable"` // attempts to reach the server that failed
 	Rules       []RuleCount       `json:"rules"`
 	Connections ConnectionCounts  `json:"connections"`
 }

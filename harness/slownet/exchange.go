@@ -43,7 +43,7 @@ func (c *conn) exchange() bool {
 	arrived := time.Now()
 	if err != nil {
 		if errors.Is(err, errHead) {
-			_ = c.write(x.call, []byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"))
+			_, _ = io.WriteString(c.client, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 		}
 		return false
 	}

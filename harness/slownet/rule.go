@@ -14,6 +14,9 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
+// SetRules replaces all rules, with their counts, and ends what the old ones did to the
+// listener. Requests that an old rule holds go on being held.
+//
 // A rule is one line:
 //
 //	operation pattern [which ...] fault [option ...]
@@ -58,6 +61,48 @@ import (
 // "range *.tar #3 reset=1000" resets the third ranged GET of any tar file after 1,000
 // bytes. The first rule that takes a call has it, and later rules do not count it.
 // Requests that the limit of the link turns away are not calls.
+func (p *Proxy) SetRules(lines ...string) error {
+	now := time.Now()
+	var rules []*rule
+	for _, line := range lines {
+		r, err := parseRule(line, now, p.o.Seed, p.server.Scheme == "tcp")
+		if err != nil {
+			return err
+		}
+		rules = append(rules, r)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules, p.refuse = rules, time.Time{}
+	for _, r := range rules {
+		if r.always() {
+			p.refuse, r.met = r.until, 1
+		}
+	}
+	return p.listen()
+}
+
+// match returns the rule that takes a call, and counts the call.
+func (p *Proxy) match(c call) hit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for _, r := range p.rules {
+		if r.takes(c, now) {
+			return hit{r, r.seen}
+		}
+	}
+	return hit{}
+}
+
+// met notes that a rule had its effect.
+func (p *Proxy) met(r *rule) {
+	p.mu.Lock()
+	r.met++
+	p.mu.Unlock()
+}
+
+// rule is a rule, and what became of it.
 type rule struct {
 	line               string
 	op, pattern, query string
@@ -249,13 +294,16 @@ func (r *rule) option(w string) (err error) {
 	return err
 }
 
+// always says whether the rule refuses connections by the clock, and needs no call.
+func (r *rule) always() bool { return r.fault == "refuse" && !r.until.IsZero() && r.d == 0 }
+
 // takes counts a call if the rule fits it, and says whether it has the fault.
 func (r *rule) takes(c call, now time.Time) bool {
 	if r.op != c.kind && (r.op != "any" || c.kind == connect && !r.tcp) || !r.until.IsZero() && now.After(r.until) {
 		return false
 	}
-	if r.fault == "refuse" && !r.until.IsZero() && r.d == 0 {
-		return false // it needs no call
+	if r.always() {
+		return false
 	}
 	name := strings.TrimPrefix(c.path, "/")
 	if !strings.Contains(r.pattern, "/") {

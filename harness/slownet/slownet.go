@@ -10,9 +10,10 @@
 // A connection of a client has one of its own to the server. Requests and answers pass
 // through it unchanged, with the spelling and order of their headers, unless a rule
 // changes them: signatures that cover the address as Host hold if the client signed the
-// proxy's. Of HTTP it knows version 1.1 (and 1.0), without upgrades. [Options.Server] of
-// the scheme tcp forwards bytes that it does not look into, such as TLS that must not end
-// before the server.
+// proxy's. Of HTTP it knows version 1.1 (and 1.0), without upgrades; a client that closes
+// its side of a connection is gone. With a server of the scheme tcp, bytes are forwarded
+// that the proxy does not look into, such as TLS that must not end before the server; an
+// answer is what the server sends after the client has sent something.
 //
 // Answers are slow, not requests: the first byte of an answer leaves when the latency of
 // the link has passed since the request was read, or later if the server needs longer,
@@ -49,8 +50,8 @@ type Options struct {
 	Host   string      // sent to the server in place of the client's Host; "": the client's
 
 	Link  Link
-	Rules []string
-	Seed  uint64 // of the random choices of rules
+	Rules []string // see SetRules
+	Seed  uint64   // of the random choices of rules
 }
 
 // Proxy is a running proxy. Its methods may be called concurrently.
@@ -91,16 +92,10 @@ func New(o Options) (*Proxy, error) {
 	p.all, p.end = context.WithCancel(context.Background())
 	p.SetLink(o.Link)
 	if err := p.hold(o.Listen); err != nil {
+		p.end()
 		return nil, err
 	}
-	if err := p.SetRules(o.Rules...); err != nil {
-		_ = p.Close()
-		return nil, err
-	}
-	p.mu.Lock()
-	err = p.listen()
-	p.mu.Unlock()
-	if err != nil {
+	if err := p.SetRules(o.Rules...); err != nil { // which listens
 		_ = p.Close()
 		return nil, err
 	}
@@ -113,7 +108,6 @@ func (p *Proxy) hold(listen string) error {
 	if listen == "" {
 		listen = "127.0.0.1:0"
 	}
-	p.guard = -1
 	failed := func(err error) error {
 		return errs.New(errs.Config, "cannot listen at %s", listen).Because(err).Try("choose another address, or port 0 for a free one")
 	}
@@ -244,32 +238,6 @@ func (p *Proxy) SetLink(l Link) {
 	p.limit.restart()
 }
 
-// SetRules replaces all rules, with their counts, and ends what the old ones were doing
-// to the listener. Connections that an old rule holds go on being held.
-func (p *Proxy) SetRules(lines ...string) error {
-	now := time.Now()
-	var rules []*rule
-	for _, line := range lines {
-		r, err := parseRule(line, now, p.o.Seed, p.server.Scheme == "tcp")
-		if err != nil {
-			return err
-		}
-		rules = append(rules, r)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rules, p.refuse = rules, time.Time{}
-	for _, r := range rules {
-		if r.fault == "refuse" && !r.until.IsZero() {
-			p.refuse, r.met = r.until, 1
-		}
-	}
-	if p.listener == nil && p.refuse.IsZero() && p.address == nil {
-		return nil
-	}
-	return p.listen()
-}
-
 // refuseFor closes the listener and all connections for a while.
 func (p *Proxy) refuseFor(d time.Duration) {
 	p.mu.Lock()
@@ -278,26 +246,6 @@ func (p *Proxy) refuseFor(d time.Duration) {
 		p.refuse = until
 	}
 	_ = p.listen()
-}
-
-// match returns the rule that takes a call, and counts the call.
-func (p *Proxy) match(c call) hit {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	for _, r := range p.rules {
-		if r.takes(c, now) {
-			return hit{r, r.seen}
-		}
-	}
-	return hit{}
-}
-
-// met notes that a rule had its effect.
-func (p *Proxy) met(r *rule) {
-	p.mu.Lock()
-	r.met++
-	p.mu.Unlock()
 }
 
 // Pause is the server gone: the listener and all connections are closed, and new ones
@@ -329,8 +277,6 @@ func (p *Proxy) Close() error {
 	p.mu.Unlock()
 	p.end()
 	p.live.Wait()
-	if p.guard >= 0 {
-		_ = unix.Close(p.guard)
-	}
+	_ = unix.Close(p.guard)
 	return err
 }
