@@ -72,6 +72,9 @@ const (
 	MissingField = errs.MissingField // a sample without a field that was asked for
 	BadLimit     = errs.BadLimit     // more bad samples than OnBad allows
 	Unreadable   = errs.Unreadable   // the source refused or failed
+	Unreachable  = errs.Unreachable  // a server could not be reached until the deadline
+	Denied       = errs.Denied       // a store refused the credentials, or there are none
+	Throttled    = errs.Throttled    // a store refused more requests until the deadline
 	Memory       = errs.Memory       // a limit on memory
 	Held         = errs.Held         // too many batches are retained
 	BadState     = errs.State        // a State of another stream

@@ -196,7 +196,7 @@ func (f finder) filesIn(dir string, kinds []Format) (out []found, err error) {
 			continue
 		}
 		name := source.Join(dir, base)
-		if e.Dir || e.Other == source.Link && f.isDir(name) {
+		if e.Dir || e.Other == source.Symlink && f.isDir(name) {
 			return nil, nil
 		}
 		kind, _ := ending(name)

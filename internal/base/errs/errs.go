@@ -32,6 +32,9 @@ const (
 	BadLimit     Code = "bad_limit"     // more bad samples than on_bad allows
 	Differs      Code = "differs"       // two things that should be equal are not
 	Unreadable   Code = "unreadable"    // the source refused or failed
+	Unreachable  Code = "unreachable"   // a server could not be reached, or broke off, until the deadline
+	Denied       Code = "denied"        // a store refused the credentials, or there are none
+	Throttled    Code = "throttled"     // a store refused more requests until the deadline
 	Memory       Code = "memory"        // a limit on memory
 	Held         Code = "held"          // the user holds every slot that memory allows
 	Space        Code = "space"         // a disk is full
@@ -61,6 +64,9 @@ var Classes = map[Code]Class{
 	BadLimit:     {3, "DataError"},
 	Differs:      {4, "DataError"},
 	Unreadable:   {5, "SourceError"},
+	Unreachable:  {5, "SourceError"},
+	Denied:       {5, "SourceError"},
+	Throttled:    {5, "SourceError"},
 	Memory:       {6, "ResourceError"},
 	Held:         {6, "ResourceError"},
 	Space:        {6, "ResourceError"},
@@ -193,7 +199,7 @@ func (e *Error) Error() string {
 	if e.Cause != nil && e.Cause.Error() != "" {
 		b.WriteString(": " + Plain(e.Cause.Error()))
 	}
-	return b.String()
+	return Shown(b.String())
 }
 
 func (e *Error) Unwrap() error { return e.Cause }

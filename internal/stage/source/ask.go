@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -23,12 +25,12 @@ type Header interface {
 // Namer is a source that lists names without looking at what has them.
 type Namer interface {
 	// Names is what is directly below prefix, in byte order: Name, Dir and Other of
-	// each, nothing else. Links are not followed: they have Link for Other.
+	// each, nothing else. Links are not followed: they have Symlink for Other.
 	Names(ctx context.Context, prefix string) ([]Info, error)
 }
 
-// Link is Info.Other of a link that was not followed.
-const Link = "a link"
+// Symlink is Info.Other of a link that was not followed.
+const Symlink = "a link"
 
 // Head reads the first bytes of an object into p and says how many there are. It
 // never waits for a writer of a FIFO: what is not an object is an error.
@@ -59,6 +61,40 @@ func Names(ctx context.Context, src Source, prefix string) (all []Info, err erro
 		all = append(all, it)
 	}
 	return all, nil
+}
+
+// Walk yields all objects below prefix at any depth, as Walker says. Links to folders are
+// not followed, so that it ends.
+func Walk(ctx context.Context, src Source, prefix string) iter.Seq2[Info, error] {
+	if w, ok := src.(Walker); ok {
+		return w.Walk(ctx, prefix)
+	}
+	return func(yield func(Info, error) bool) { walk(ctx, src, prefix, yield) }
+}
+
+// walk reports whether the walk is to go on. Names of folders sort as if they ended in a
+// slash, which is how the names below them sort among the others.
+func walk(ctx context.Context, src Source, prefix string, yield func(Info, error) bool) bool {
+	var all []Info
+	for it, err := range src.List(ctx, prefix) {
+		if err != nil {
+			return yield(Info{}, err)
+		}
+		all = append(all, it)
+	}
+	key := func(i Info) string {
+		if i.Dir {
+			return i.Name + "/"
+		}
+		return i.Name
+	}
+	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(key(a), key(b)) })
+	for _, it := range all {
+		if it.Dir && !walk(ctx, src, it.Name, yield) || !it.Dir && !yield(it, nil) {
+			return false
+		}
+	}
+	return true
 }
 
 // Base is the last part of the name.

@@ -419,7 +419,7 @@ func (f *File) Names(ctx context.Context, prefix string) ([]Info, error) {
 		all[i] = Info{Name: base + e.Name(), Dir: e.IsDir()}
 		switch {
 		case e.Type()&fs.ModeSymlink != 0:
-			all[i].Other = Link
+			all[i].Other = Symlink
 		case !e.IsDir() && !e.Type().IsRegular():
 			all[i].Other = other(e.Type())
 		}

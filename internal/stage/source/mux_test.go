@@ -20,7 +20,7 @@ func TestMux(t *testing.T) {
 		for name, data := range objects {
 			put(t, dir+name, data)
 		}
-		m := source.NewMux([]source.Scheme{source.Local()})
+		m := source.NewMux([]source.Scheme{source.Local()}, source.Access{})
 		t.Cleanup(func() { stagetest.Must(t, m.Close()) })
 		return m, dir, func(name string, data []byte) { put(t, dir+name, data) }
 	})
@@ -28,12 +28,12 @@ func TestMux(t *testing.T) {
 	broken := errs.New(errs.Unreadable, "no key").Try("get one")
 	m := source.NewMux([]source.Scheme{
 		source.Local(),
-		{Name: "one", Open: func() (source.Source, error) {
+		{Name: "one", Open: func(source.Access) (source.Source, error) {
 			made++
 			return stagetest.Memory{"one://a": []byte("in one")}, nil
 		}},
-		{Name: "locked", Open: func() (source.Source, error) { return nil, broken }},
-	})
+		{Name: "locked", Open: func(source.Access) (source.Source, error) { return nil, broken }},
+	}, source.Access{})
 	local := put(t, filepath.Join(t.TempDir(), "a://b"), []byte("local")) // not a scheme: there is a slash before
 	for name, want := range map[string]string{"one://a": "in one", "ONE://a": "", local: "local"} {
 		b, err := source.ReadAll(ctx, m, name, 100)

@@ -46,7 +46,7 @@ func New() *Store { return &Store{objects: map[string]object{}} }
 
 // Scheme is what a list of sources has of it.
 func (s *Store) Scheme() source.Scheme {
-	return source.Scheme{Name: "mem", Open: func() (source.Source, error) { return s, nil }}
+	return source.Scheme{Name: "mem", Open: func(source.Access) (source.Source, error) { return s, nil }}
 }
 
 // Put makes or replaces an object, and gives it a version that it never had.

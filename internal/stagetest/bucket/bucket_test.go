@@ -42,7 +42,7 @@ func TestStore(t *testing.T) {
 }
 
 // schemes are all that there are, and that of a store.
-func schemes(s *bucket.Store) []source.Scheme { return append(dataset.Sources(), s.Scheme()) }
+func schemes(s *bucket.Store) []source.Scheme { return append(dataset.Sources(nil), s.Scheme()) }
 
 // away is the name in the store of a local file, whose name may be a pattern.
 func away(t *testing.T, name string) string {

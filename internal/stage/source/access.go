@@ -1,0 +1,50 @@
+package source
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Storage is how a store is reached: dataset.storage of a Spec. It never holds a key or a
+// token, because Specs are saved, shown and sent.
+type Storage struct {
+	EndpointURL   string `json:"endpoint_url,omitempty"` // of a store that is not its vendor's; "": as the environment says
+	Region        string `json:"region,omitempty"`       // "": as the environment says, or found out
+	Profile       string `json:"profile,omitempty"`      // of the shared configuration files
+	Anonymous     bool   `json:"anonymous,omitempty"`    // no credentials are looked for or sent
+	RequesterPays bool   `json:"requester_pays,omitempty"`
+	TokenEnv      string `json:"token_env,omitempty"` // name of the environment variable that holds a bearer token
+	Fresh         string `json:"fresh,omitempty"`     // always (""): listings are compared at every open; never: the index is believed
+}
+
+// Access is what a source is made with: how the store is reached and how much may be
+// asked of it. The zero value is every default.
+type Access struct {
+	Storage     Storage
+	Connections int           // requests at once, at most; 0: as many as pay
+	Bandwidth   int64         // bytes per second, at most; 0: no limit
+	NoHedge     bool          // no request is sent a second time because the first is slow
+	Deadline    time.Duration // how long one read is tried; 0: ten minutes
+}
+
+// Link is how reads of a source that waits are best made.
+type Link struct {
+	Gap   int64 // bytes between two ranges that cost less to read than a request; 0: read no hole
+	Part  int64 // bytes of one request, at most; longer ranges are better read in parts at once
+	Conns int   // requests that are worth having at once
+}
+
+// Linked is a source whose reads take time that was measured.
+type Linked interface {
+	// Link is the link to the store of an object, as it is known now; false: the source
+	// of that name does not wait, or nothing is known of it.
+	Link(name string) (Link, bool)
+}
+
+// Walker is a source that lists all objects below a prefix at any depth at no more cost
+// than those directly below it.
+type Walker interface {
+	// Walk yields objects, no folders, in byte order of names.
+	Walk(ctx context.Context, prefix string) iter.Seq2[Info, error]
+}
