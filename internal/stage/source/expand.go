@@ -109,6 +109,8 @@ func (x expander) exists(name string) (bool, error) {
 		return false, nil
 	case errs.CodeOf(err) == errs.Unreadable:
 		return !strings.ContainsAny(name, "{*?["), nil
+	case errs.CodeOf(err) == errs.Denied && strings.ContainsAny(name, "{*?["):
+		return false, nil // a store that may not be listed denies names that are not there
 	}
 	return false, err
 }

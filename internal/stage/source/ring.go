@@ -31,8 +31,8 @@ func (r *ring) with(names []string) (*ring, error) {
 			continue
 		}
 		all, err := Braces(name)
-		if err != nil {
-			all = []string{name} // who expands it says what is wrong
+		if err != nil || len(all) != 1 {
+			all = append(all, name) // which is looked for as it is written
 		}
 		for _, one := range all {
 			if err := more.add(one); err != nil {
