@@ -27,6 +27,12 @@ const maxNames = 10_000_000
 func Expand(ctx context.Context, src Source, patterns []string) ([]string, error) {
 	x := expander{ctx, src}
 	var out []string
+	if k, ok := src.(Keeper); ok {
+		var err error
+		if patterns, err = k.Keep(patterns); err != nil {
+			return nil, err
+		}
+	}
 	for _, p := range patterns {
 		p = Bare(p)
 		there, err := x.exists(p)
@@ -103,6 +109,8 @@ func (x expander) exists(name string) (bool, error) {
 		return false, nil
 	case errs.CodeOf(err) == errs.Unreadable:
 		return !strings.ContainsAny(name, "{*?["), nil
+	case errs.CodeOf(err) == errs.Denied && strings.ContainsAny(name, "{*?["):
+		return false, nil // a store that may not be listed denies names that are not there
 	}
 	return false, err
 }
