@@ -388,6 +388,23 @@ func TestNotFound(t *testing.T) {
 	}
 }
 
+// Who may not list all buckets still reads that it is the bucket that is missing.
+func TestNoBucketForOneWhoMayNotListThem(t *testing.T) {
+	f := newFake(t, nil)
+	f.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/" {
+			refuse(w, 403, "AccessDenied", "Access Denied")
+		} else {
+			refuse(w, 404, "NoSuchBucket", "The specified bucket does not exist")
+		}
+		return true
+	}
+	_, err := source.Expand(t.Context(), reach(t, source.Access{}), []string{"s3://some-bucket/train/*.tar"})
+	if e := errs.From(err); e.Code != errs.NotFound || !strings.Contains(e.Hint, `there is no "s3://some-bucket"`) {
+		t.Errorf("%v, %s", err, e.Hint)
+	}
+}
+
 // Credentials that expire are had anew, once for all requests that meet it, and the read
 // goes on; that they cannot be had is an error that says whose they are.
 func TestExpired(t *testing.T) {

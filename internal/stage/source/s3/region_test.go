@@ -146,6 +146,31 @@ func TestRegionsInALoop(t *testing.T) {
 	}
 }
 
+// A store that wants buckets in its host's name says so, and is asked that way from then on.
+func TestBucketInTheHost(t *testing.T) {
+	const plain, hosted = "s3.oss-eu-central-1.example.com", "photos.s3.oss-eu-central-1.example.com"
+	f := &fake{}
+	f.before = func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Host == plain:
+			refuse(w, 403, "SecondLevelDomainForbidden", "Please use virtual hosted style to access.")
+		case r.Host == hosted && r.URL.Path == "/x":
+			w.Header().Set("ETag", `"1"`)
+			http.ServeContent(w, r, "x", time.Time{}, strings.NewReader("x"))
+		default:
+			t.Errorf("%s%s was asked for", r.Host, r.URL.Path)
+		}
+		return true
+	}
+	amazon.serve(t, f, plain, hosted)
+	src := reach(t, source.Access{Storage: source.Storage{EndpointURL: "https://" + plain}})
+	st := stat(t, src, "s3://photos/x")
+	stagetest.Must(t, src.ReadAt(t.Context(), st, make([]byte, 1), 0))
+	if got := hosts(f); got[len(got)-1] != "GET "+hosted+" us-east-1" || len(got) != 4 {
+		t.Errorf("the requests are %q", got)
+	}
+}
+
 // Keys go to the store that is named, and to no other host.
 func TestRedirectsToOtherHosts(t *testing.T) {
 	var met atomic.Int32
@@ -192,6 +217,17 @@ func TestClock(t *testing.T) {
 		}
 		if n := len(f.requests()); n != 3 {
 			t.Errorf("%d requests were made, want one that was refused, and two", n)
+		}
+		src = reach(t, source.Access{})
+		st := source.Info{Name: "s3://some-bucket/x", Size: 1}
+		errors := make(chan error)
+		for range 8 {
+			go func() { errors <- src.ReadAt(t.Context(), st, make([]byte, 1), 0) }()
+		}
+		for range 8 {
+			if err := <-errors; err != nil {
+				t.Errorf("one of several at once: %v", err)
+			}
 		}
 		f.before = func(w http.ResponseWriter, _ *http.Request) bool {
 			refuse(w, 403, "RequestTimeTooSkewed", "no time is right")
