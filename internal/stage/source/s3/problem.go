@@ -140,11 +140,11 @@ func (s *store) final(o object, ans *answer) *errs.Error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e := errs.New(errs.Denied, "the store does not allow this")
 		if ans.account.provider == nil {
-			return e.Try("the request was anonymous: leave out dataset.storage.anonymous (--anonymous) if you have credentials")
+			return e.Try("the request was anonymous: leave out dataset.storage.anonymous if you have credentials")
 		}
 		pays := ""
 		if !s.storage.RequesterPays {
-			pays = "; if the requester pays for this bucket, set dataset.storage.requester_pays (--requester-pays)"
+			pays = "; if the requester pays for this bucket, set dataset.storage.requester_pays"
 		}
 		return e.Try("%s: they need s3:GetObject for objects and s3:ListBucket for the bucket, without which names that do not exist are refused too%s", ans.who(), pays)
 	}

@@ -203,7 +203,7 @@ func elsewhere(ans *answer, used string) (region string, ok bool) {
 // lost is the error of a bucket that is somewhere else, nobody knows where.
 func lost(o object, a *account, ans *answer, used, there string) error {
 	e := errs.New(errs.Config, "the bucket is not in the region %s", used).At(at(o.name)).Because(ans.cause()).
-		Try("set the bucket's region (dataset.storage.region, --region or AWS_REGION)")
+		Try("set the bucket's region (dataset.storage.region or AWS_REGION)")
 	if u, err := url.Parse(ans.Header.Get("Location")); err == nil && u.Host != "" && a.endpoint.base != nil {
 		e.What = "the store sends requests to another host, " + errs.Plain(u.Hostname()) + ", which gets no credentials"
 		return e.Try("if that is the store, set endpoint_url to its address")
