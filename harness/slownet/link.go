@@ -39,7 +39,8 @@ type Rate int64
 
 const (
 	// chunk is the most that passes at once: at 250 MB/s it takes a millisecond, which
-	// is about what timers are worth.
+	// is about what timers are worth. Bytes are copied: splice took as much CPU at that
+	// rate, since what a paced byte costs is being woken for it.
 	chunk = 256 << 10
 	// step is how long a chunk takes where the bandwidth is smaller.
 	step = 3 * time.Millisecond
