@@ -135,7 +135,10 @@ func Suggest(ctx context.Context, src Source, name string) string {
 	dir, rest := deepest(ctx, src, name)
 	word, more, _ := strings.Cut(rest, "/")
 	all, err := Names(ctx, src, dir)
-	if err != nil {
+	switch prefix, in := split(dir); {
+	case err != nil && prefix != "" && in == "": // its buckets, or its servers
+		return "check the path: there is no " + quote(prefix+word) + ", or nothing of it may be listed"
+	case err != nil:
 		return "check the path"
 	}
 	names := make([]string, 0, len(all))
