@@ -46,21 +46,32 @@ func Bare(name string) string {
 	return name
 }
 
+// query cuts the query off the name of a file of an HTTP server: its slashes are none of
+// the path.
+func query(prefix, rest string) (before, query string) {
+	if at := strings.IndexByte(rest, '?'); at >= 0 && (strings.EqualFold(prefix, "http://") || strings.EqualFold(prefix, "https://")) {
+		return rest[:at], rest[at:]
+	}
+	return rest, ""
+}
+
 // Clean is path.Clean for names of any scheme.
 func Clean(name string) string {
 	prefix, rest := split(name)
+	rest, more := query(prefix, rest)
 	switch {
 	case prefix == "":
 		return path.Clean(name)
 	case strings.Trim(rest, "/") == "":
-		return prefix
+		return prefix + more
 	}
-	return prefix + path.Clean(rest)
+	return prefix + path.Clean(rest) + more
 }
 
 // Dir is path.Dir for names of any scheme.
 func Dir(name string) string {
 	prefix, rest := split(name)
+	rest, _ = query(prefix, rest)
 	switch {
 	case prefix == "":
 		return path.Dir(name)
