@@ -20,7 +20,11 @@ import (
 func address(name string) (*url.URL, error) {
 	u, err := url.Parse(strings.ReplaceAll(name, "#", "%23")) // files have no fragments
 	if err != nil || u.Host == "" {
-		return nil, errs.New(errs.Config, "this is not the URL of a file").At(at(name)).
+		code := errs.Config
+		if strings.ContainsAny(name, "{*[") { // a pattern, which is not there as it is written
+			code = errs.NotFound
+		}
+		return nil, errs.New(code, "this is not the URL of a file").At(at(name)).
 			Try("write https://HOST/PATH, and %%25 for a percent sign that is part of a name")
 	}
 	return u, nil
