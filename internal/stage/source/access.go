@@ -40,7 +40,8 @@ type Written struct{ Names []string }
 // "https://host:port".
 func (w *Written) Host(origin string) bool {
 	return w != nil && slices.ContainsFunc(w.Names, func(name string) bool {
-		return strings.EqualFold(HostOf(name), origin)
+		hosts, err := Braces(HostOf(strings.TrimPrefix(name, "@")))
+		return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, origin) })
 	})
 }
 
