@@ -25,6 +25,9 @@ func openWith(t *testing.T, a source.Access) *web.Source {
 	return web.New(net, a)
 }
 
+// noTime is that of files whose servers tell none.
+var noTime time.Time
+
 func open(t *testing.T) *web.Source { return openWith(t, source.Access{}) }
 
 // serve is a server of this test's own.
