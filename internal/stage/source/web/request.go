@@ -34,7 +34,7 @@ func address(name string) (*url.URL, error) {
 type answer struct {
 	*http.Response
 	url    *url.URL // that answered
-	folder bool     // it is a redirect to the same name with a slash
+	folder bool     // it is a redirect to the same name with a slash, or the page there
 	sent   sent     // credentials, in the last request
 	away   bool     // the last request went to another host than the name's, which gets none
 }
@@ -61,7 +61,7 @@ func (s *store) do(ctx context.Context, method, name string, header http.Header)
 	if u := s.places.get(key); u != nil {
 		a, err := s.ask(ctx, method, name, start, u, header)
 		if err != nil || !outdated(a.StatusCode) {
-			return a, err
+			return a, err // a folder is never kept
 		}
 		a.done()
 		s.places.forget(key)
@@ -74,7 +74,8 @@ func (s *store) do(ctx context.Context, method, name string, header http.Header)
 		}
 		to := a.Header.Get("Location")
 		if !redirects(a.StatusCode) || to == "" {
-			if hops > 0 && a.StatusCode/100 == 2 {
+			a.folder = a.StatusCode == http.StatusOK && strings.HasSuffix(u.Path, "/")
+			if hops > 0 && a.StatusCode/100 == 2 && !a.folder {
 				s.places.keep(key, u)
 			}
 			return a, nil
@@ -84,7 +85,7 @@ func (s *store) do(ctx context.Context, method, name string, header http.Header)
 			a.done()
 			return nil, errs.From(err).At(at(name))
 		}
-		if strings.HasSuffix(next.Path, "/") && !strings.HasSuffix(u.Path, "/") && u.Path != "" {
+		if next.Path == u.Path+"/" && u.Path != "" {
 			a.folder = true
 			return a, nil
 		}
@@ -127,7 +128,8 @@ func (s *store) ask(ctx context.Context, method, name string, start, u *url.URL,
 			req.Header.Set("Authorization", a.sent.value)
 		}
 	}
-	if a.Response, err = s.net.Public().Do(req); err != nil {
+	// The client would look into redirects itself.
+	if a.Response, err = s.net.Public().Transport.RoundTrip(req); err != nil {
 		return nil, remote.Failed(ctx, name, err)
 	}
 	if f := remote.Answered(a.Header, a.StatusCode, ""); f != nil {

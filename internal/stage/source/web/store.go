@@ -29,8 +29,8 @@ var (
 
 // Host is remote.Store's.
 func (s *store) Host(name string) string {
-	host := source.HostOf(name)
-	return strings.Clone(host[strings.Index(host, "://")+len("://"):])
+	_, host, _ := strings.Cut(source.HostOf(name), "://")
+	return strings.Clone(host)
 }
 
 // Stat is remote.Store's. A server redirects the name of a folder to the same with a slash.
@@ -45,7 +45,7 @@ func (s *store) Stat(ctx context.Context, name string) (source.Info, error) {
 	}
 	defer a.done()
 	switch {
-	case a.folder, a.StatusCode == http.StatusOK && strings.HasSuffix(a.url.Path, "/"):
+	case a.folder:
 		return source.Info{Name: strings.TrimSuffix(strings.Clone(name), "/"), Dir: true}, nil
 	case a.StatusCode == http.StatusOK:
 		if err := encoded(name, a.Header); err != nil {
@@ -74,7 +74,7 @@ func (s *store) probe(ctx context.Context, name string) (source.Info, error) {
 	defer a.done()
 	st := source.Info{Name: strings.Clone(name), Size: -1, Version: version(a.Header)}
 	switch {
-	case a.folder, a.StatusCode == http.StatusOK && strings.HasSuffix(a.url.Path, "/"):
+	case a.folder:
 		return source.Info{Name: strings.TrimSuffix(st.Name, "/"), Dir: true}, nil
 	case a.StatusCode == http.StatusPartialContent && encoded(name, a.Header) == nil:
 		if st.Size, err = remote.Part(a.Header, a.StatusCode, 0, 1); err != nil {
@@ -172,10 +172,8 @@ func (s *store) Head(ctx context.Context, name string, p []byte) (int, error) {
 	}
 	defer a.done()
 	switch {
-	case a.StatusCode == http.StatusRequestedRangeNotSatisfiable, a.StatusCode == http.StatusOK && a.ContentLength == 0 && !strings.HasSuffix(a.url.Path, "/"):
+	case a.StatusCode == http.StatusRequestedRangeNotSatisfiable, a.StatusCode == http.StatusOK && a.ContentLength == 0 && !a.folder:
 		return 0, nil // it is empty
-	case a.StatusCode == http.StatusOK && strings.HasSuffix(a.url.Path, "/"):
-		return 0, isFolder(name)
 	}
 	if err := s.part(a, name); err != nil {
 		return 0, err
