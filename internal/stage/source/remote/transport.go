@@ -146,10 +146,10 @@ func checkProxies() error {
 		if v == "" {
 			continue
 		}
-		u, err := url.Parse(v)
-		if err != nil || u.Scheme == "" || u.Host == "" {
-			u, err = url.Parse("http://" + v) // HOST:PORT
+		if !strings.Contains(v, "://") { // HOST:PORT
+			v = "http://" + v
 		}
+		u, err := url.Parse(v)
 		if err != nil || u.Host == "" || !strings.Contains(" http https socks5 socks5h ", " "+u.Scheme+" ") {
 			return errs.New(errs.Config, "%s is not the address of a proxy", variable).
 				Try("set it to http://HOST:PORT, or unset it; NO_PROXY lists the hosts that are reached without it")
