@@ -140,11 +140,12 @@ func RetryAfter(h http.Header) time.Duration {
 	if v == "" {
 		return 0
 	}
+	const most = 24 * time.Hour
 	if s, err := strconv.Atoi(v); err == nil {
-		return time.Duration(min(max(s, 0), 24*3600)) * time.Second
+		return time.Duration(min(max(s, 0), int(most/time.Second))) * time.Second
 	}
 	if t, err := http.ParseTime(v); err == nil {
-		return max(time.Until(t), 0)
+		return min(max(time.Until(t), 0), most)
 	}
 	return 0
 }

@@ -22,7 +22,6 @@ type Source struct {
 var (
 	_ source.Source = (*Source)(nil)
 	_ source.Linked = (*Source)(nil)
-	_ source.Header = (*Source)(nil)
 	_ source.Walker = (*Source)(nil)
 )
 
@@ -48,24 +47,6 @@ func (s *Source) Stat(ctx context.Context, name string) (info source.Info, err e
 		return 0, err
 	})
 	return info, err
-}
-
-// Head is source.Header's: one request of a Store that is a Header.
-func (s *Source) Head(ctx context.Context, name string, p []byte) (n int, err error) {
-	h, ok := s.store.(Header)
-	if !ok || len(p) == 0 {
-		return source.Head(ctx, struct{ source.Source }{s}, name, p) // Stat, ReadAt
-	}
-	if err := s.rate.wait(ctx, len(p)); err != nil {
-		return 0, err
-	}
-	err = s.try(ctx, name, 0, func(ctx context.Context) (int, error) {
-		if n, err = h.Head(ctx, name, p); err != nil {
-			return 0, err // it is begun anew
-		}
-		return n, nil
-	})
-	return n, err
 }
 
 // ReadAt is source.Source's.

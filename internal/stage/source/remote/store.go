@@ -43,10 +43,3 @@ type Page struct {
 	Next    string // "": this was the last page
 	Folder  bool   // dir is a folder even if it has no entries, in a store that has folders
 }
-
-// Header is a Store that reads the beginning of an object without being told its size.
-type Header interface {
-	// Head reads the first bytes of an object into p, len(p) > 0, and returns how many
-	// there are: fewer than len(p) where the object has no more.
-	Head(ctx context.Context, name string, p []byte) (int, error)
-}
