@@ -55,6 +55,14 @@ func query(prefix, rest string) (before, query string) {
 	return rest, ""
 }
 
+// Unquery is the name of a file without the query that a URL may end in: what says of what
+// kind the file is.
+func Unquery(name string) string {
+	prefix, rest := split(name)
+	rest, _ = query(prefix, rest)
+	return prefix + rest
+}
+
 // Clean is path.Clean for names of any scheme.
 func Clean(name string) string {
 	prefix, rest := split(name)
