@@ -16,6 +16,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"golang.org/x/crypto/x509roots/fallback/bundle"
+
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
@@ -190,5 +192,32 @@ func TestFill(t *testing.T) {
 	n, err := Fill(t.Context(), "x", io.MultiReader(strings.NewReader("0123"), iotest.ErrReader(syscall.ECONNRESET)), p)
 	if f := (*Fault)(nil); n != 4 || !errors.As(err, &f) || f.What != "the connection was reset" {
 		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// Where the system trusts nobody, the built-in roots are trusted; otherwise they are not.
+func TestBuiltInRoots(t *testing.T) {
+	var roots []*x509.Certificate
+	for root := range bundle.Roots() {
+		cert, err := x509.ParseCertificate(root.Certificate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if root.Constraint == nil && time.Now().Before(cert.NotAfter) {
+			roots = append(roots, cert)
+		}
+	}
+	own := x509.NewCertPool()
+	own.AddCert(roots[0])
+	for want, pool := range map[int]*x509.CertPool{1: orBuiltIn(own), len(roots): orBuiltIn(x509.NewCertPool())} {
+		n := 0
+		for _, cert := range roots {
+			if _, err := cert.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
+				n++
+			}
+		}
+		if n != want || n == 0 {
+			t.Errorf("%d of %d roots are trusted, want %d", n, len(roots), want)
+		}
 	}
 }

@@ -85,9 +85,7 @@ func (t *transport) CloseIdleConnections() {
 }
 
 // roots are the certificates of the authorities that are trusted: those of the system
-// (SSL_CERT_FILE and SSL_CERT_DIR say where they are) and those of AWS_CA_BUNDLE. Where
-// there is none at all, as in containers with nothing but a program in them, those that
-// Mozilla's browser trusts, as they were when this was built.
+// (SSL_CERT_FILE and SSL_CERT_DIR say where they are) and those of AWS_CA_BUNDLE.
 func roots() (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
@@ -107,8 +105,14 @@ func roots() (*x509.CertPool, error) {
 				Try("set %s to a file of certificates in PEM, or unset it", variable)
 		}
 	}
+	return orBuiltIn(pool), nil
+}
+
+// orBuiltIn is a pool or, if it has no certificates, as in containers with nothing but a
+// program in them, those that Mozilla's browser trusted when this was built.
+func orBuiltIn(pool *x509.CertPool) *x509.CertPool {
 	if !pool.Equal(x509.NewCertPool()) {
-		return pool, nil
+		return pool
 	}
 	for root := range bundle.Roots() {
 		cert, err := x509.ParseCertificate(root.Certificate)
@@ -120,7 +124,7 @@ func roots() (*x509.CertPool, error) {
 			pool.AddCert(cert)
 		}
 	}
-	return pool, nil
+	return pool
 }
 
 // addCertificates adds those of a file. Some in files of systems cannot be read, which is
