@@ -91,6 +91,7 @@ func TestLists(t *testing.T) {
 func TestNamesWithAQuery(t *testing.T) {
 	for name, want := range map[string][2]string{
 		"https://h/a/../b//c.tar?x=1//2/../3": {"https://h/b/c.tar?x=1//2/../3", "https://h/a/../b"},
+		"https://h/a//b/?x=1/":                {"https://h/a/b/?x=1/", "https://h/a//b"},
 		"https://h?x=/":                       {"https://h?x=/", "https://"},
 		"s3://b/a?b/../c":                     {"s3://b/c", "s3://b"},
 	} {

@@ -73,7 +73,11 @@ func Clean(name string) string {
 	case strings.Trim(rest, "/") == "":
 		return prefix + more
 	}
-	return prefix + path.Clean(rest) + more
+	clean := path.Clean(rest)
+	if more != "" && strings.HasSuffix(rest, "/") {
+		clean += "/" // with a query, it is part of the name of a file
+	}
+	return prefix + clean + more
 }
 
 // Dir is path.Dir for names of any scheme.

@@ -87,6 +87,7 @@ func TestHostileAnswers(t *testing.T) {
 		"gone":               {"410 Gone", "Content-Length: 0\r\n", "", errs.NotFound, "no such", false},
 		"removed":            {"404 Not Found", "Content-Length: 0\r\n", "", errs.NotFound, "no such", false},
 		"denied":             {"403 Forbidden", "Content-Length: 0\r\n", "", errs.Denied, "403 Forbidden to a request without credentials", false},
+		"a proxy":            {"407 Proxy Authentication Required", "Content-Length: 0\r\n", "", errs.Denied, "the proxy wants", false},
 		"another status":     {"418 I'm a teapot", "Content-Length: 0\r\n", "", errs.Unreadable, "418", false},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -372,6 +373,22 @@ func TestQuery(t *testing.T) {
 		if errs.CodeOf(err) != errs.Unsupported {
 			t.Errorf("a folder with a query: %v", err)
 		}
+	}
+}
+
+// A query may follow a slash, and is then that of a file.
+func TestQueryAfterASlash(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/get/" || r.URL.RawQuery != "id=/3/" {
+			http.NotFound(w, r)
+			return
+		}
+		good(w, r)
+	})
+	name, err := source.Abs(s.URL + "/get/?id=/3/")
+	stagetest.Must(t, err)
+	if st, err := open(t).Stat(t.Context(), name); err != nil || st.Dir || st.Size != 20 || st.Name != name {
+		t.Errorf("%+v, %v", st, err)
 	}
 }
 

@@ -194,7 +194,7 @@ func TestFolders(t *testing.T) {
 		}
 	})
 	src := open(t)
-	for _, name := range []string{"/old", "/new", "/empty"} {
+	for _, name := range []string{"/old", "/new", "/empty", ""} {
 		if st, err := src.Stat(t.Context(), s.URL+name); err != nil || !st.Dir || st.Name != s.URL+name {
 			t.Errorf("%s: %+v, %v", name, st, err)
 		}
@@ -214,6 +214,9 @@ func TestFolders(t *testing.T) {
 		}
 	}
 	if _, err := source.Expand(t.Context(), src, []string{s.URL + "/new/plian"}); !strings.Contains(errs.From(err).Hint, "did you mean \""+s.URL+"/new/plain\"?") {
+		t.Errorf("%v (%s)", err, errs.From(err).Hint)
+	}
+	if _, err := source.Expand(t.Context(), src, []string{s.URL + "/nwe/{a,b}"}); !strings.Contains(errs.From(err).Hint, "did you mean \""+s.URL+"/new/a\"?") {
 		t.Errorf("%v (%s)", err, errs.From(err).Hint)
 	}
 	got, err := source.Expand(t.Context(), src, []string{s.URL + "/new/[a-f]*", s.URL + "/new/{a,plain}", s.URL + "/n?w/a"})

@@ -27,6 +27,9 @@ func address(name string) (*url.URL, error) {
 		return nil, errs.New(code, "this is not the URL of a file").At(at(name)).
 			Try("write https://HOST/PATH, and %%25 for a percent sign that is part of a name")
 	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
 	return u, nil
 }
 
@@ -74,7 +77,7 @@ func (s *store) do(ctx context.Context, method, name string, header http.Header)
 		}
 		to := a.Header.Get("Location")
 		if !redirects(a.StatusCode) || to == "" {
-			a.folder = a.StatusCode == http.StatusOK && strings.HasSuffix(u.Path, "/")
+			a.folder = a.StatusCode == http.StatusOK && strings.HasSuffix(u.Path, "/") && u.RawQuery == ""
 			if hops > 0 && a.StatusCode/100 == 2 && !a.folder {
 				s.places.keep(key, u)
 			}
@@ -85,7 +88,7 @@ func (s *store) do(ctx context.Context, method, name string, header http.Header)
 			a.done()
 			return nil, errs.From(err).At(at(name))
 		}
-		if next.Path == u.Path+"/" && u.Path != "" {
+		if next.Path == u.Path+"/" {
 			a.folder = true
 			return a, nil
 		}
