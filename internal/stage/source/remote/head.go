@@ -24,7 +24,7 @@ func (s *Source) Head(ctx context.Context, name string, p []byte) (n int, err er
 	if err := s.rate.wait(ctx, len(p)); err != nil {
 		return 0, err
 	}
-	err = s.try(ctx, name, 0, func(ctx context.Context) (int, error) {
+	err = s.try(ctx, name, 0, 0, func(ctx context.Context, _ *host) (int, error) {
 		if n, err = h.Head(ctx, name, p); err != nil {
 			return 0, err // it is begun anew
 		}

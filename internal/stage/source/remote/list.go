@@ -44,7 +44,7 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 		last, token, any, folder := "", "", false, false
 		for {
 			var page Page
-			err := s.try(ctx, dir, -1, func(ctx context.Context) (n int, err error) {
+			err := s.try(ctx, dir, -1, 0, func(ctx context.Context, _ *host) (n int, err error) {
 				page, err = s.store.Page(ctx, dir, flat, token)
 				return 0, err
 			})
