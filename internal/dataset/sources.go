@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/azure"
 	"github.com/stoker-data/stoker/internal/stage/source/gcs"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stage/source/web"
@@ -16,6 +17,10 @@ func Sources(net *remote.Net) []source.Scheme {
 		web.Scheme("https", net),
 		gcs.Scheme("gs", net),
 		gcs.Scheme("gcs", net),
+		azure.Scheme("az", net),
+		azure.Scheme("azure", net),
+		azure.Scheme("abfs", net),
+		azure.Scheme("abfss", net),
 	}
 }
 
