@@ -1,10 +1,12 @@
 package dataset
 
 import (
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/azure"
 	"github.com/stoker-data/stoker/internal/stage/source/gcs"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
+	"github.com/stoker-data/stoker/internal/stage/source/s3"
 	"github.com/stoker-data/stoker/internal/stage/source/web"
 )
 
@@ -15,6 +17,7 @@ func Sources(net *remote.Net) []source.Scheme {
 		source.Local(),
 		web.Scheme("http", net),
 		web.Scheme("https", net),
+		s3.Scheme(net),
 		gcs.Scheme("gs", net),
 		gcs.Scheme("gcs", net),
 		azure.Scheme("az", net),
@@ -31,4 +34,14 @@ func NewSource(schemes []source.Scheme, access source.Access) *source.Mux {
 		schemes = Sources(remote.NewNet(remote.Options{}))
 	}
 	return source.NewMux(schemes, access)
+}
+
+// SourceOf returns the source of the names of a Spec: each dataset is reached as its
+// storage says. nil: as NewSource.
+func SourceOf(schemes []source.Scheme, s spec.Spec) (*source.Mux, error) {
+	if schemes == nil {
+		schemes = Sources(remote.NewNet(remote.Options{}))
+	}
+	s.Dataset = s.Dataset.Hidden()
+	return source.NewMuxOf(schemes, s.Places())
 }

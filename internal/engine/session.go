@@ -20,6 +20,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/deliver"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stream"
 )
 
@@ -29,6 +31,7 @@ type session struct {
 	arena    *deliver.Arena
 	shared   *loader.Shared
 	suspects []wire.Suspect
+	sources  []source.Scheme // of all loaders, which share what hosts accept
 
 	sending sync.Mutex // keeps messages about freed slots before all later ones
 
@@ -46,7 +49,7 @@ type pass struct {
 
 func newSession(conn *deliver.Conn, arena *deliver.Arena, shared *loader.Shared, suspects []wire.Suspect) *session {
 	return &session{
-		conn: conn, arena: arena, shared: shared, suspects: suspects,
+		conn: conn, arena: arena, shared: shared, suspects: suspects, sources: dataset.Sources(remote.NewNet(remote.Options{})),
 		loaders: map[int64]*loader.Loader{}, passes: map[int64]*pass{}, leased: map[int]*loader.Batch{},
 	}
 }
@@ -159,6 +162,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 				_ = s.conn.Write(one(&wire.Message{Type: wire.TypeProgress, Req: m.Req, Done: done, Total: total, What: what})...)
 			}
 		},
+		Sources: s.sources,
 		Deadly:  s.deadly,
 		Stored:  m.Stored,
 		Workers: workers,

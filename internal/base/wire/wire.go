@@ -355,9 +355,10 @@ func (e *Error) Line() string {
 // FromError converts err to its form in messages.
 func FromError(err error) *Error {
 	e := errs.From(err)
-	out := &Error{Code: e.Code, Exception: errs.Classes[e.Code].Python, What: e.What, Where: e.Where, Hint: e.Hint}
+	out := &Error{Code: e.Code, Exception: errs.Classes[e.Code].Python, What: errs.Shown(e.What), Where: e.Where, Hint: errs.Shown(e.Hint)}
+	out.Where.File, out.Where.Shard, out.Where.Member = errs.Shown(e.Where.File), errs.Shown(e.Where.Shard), errs.Shown(e.Where.Member)
 	if e.Cause != nil {
-		out.Cause = e.Cause.Error()
+		out.Cause = errs.Shown(e.Cause.Error())
 	}
 	var code *errs.CodeError
 	if errors.As(e.Cause, &code) {

@@ -21,8 +21,8 @@ const maxNames = 10_000_000
 // as it is written is taken as it is written.
 //
 // A pattern that stands for nothing, and a name that does not exist, is an error
-// that names the nearest one that does. So is a command of WebDataset's (pipe:...):
-// none is run. A folder that cannot be listed is an error too: nobody knows what of
+// that names the nearest one that does. So is a command of WebDataset's (pipe:...), of
+// which none is run, and a chained URL of fsspec's. A folder that cannot be listed is an error too: nobody knows what of
 // the dataset is in it.
 func Expand(ctx context.Context, src Source, patterns []string) ([]string, error) {
 	x := expander{ctx, src}
@@ -37,8 +37,8 @@ func Expand(ctx context.Context, src Source, patterns []string) ([]string, error
 			out = append(out, p)
 			continue
 		}
-		if command, ok := strings.CutPrefix(p, "pipe:"); ok {
-			return nil, piped(command)
+		if err := notNames(p); err != nil {
+			return nil, err
 		}
 		names, err := Braces(p)
 		if err != nil {
@@ -117,14 +117,6 @@ func (x expander) notFound(pattern, name string, missing, of int) error {
 	}
 	_ = e.At(where(name, -1))
 	return e.Try("%s", Suggest(x.ctx, x.src, name))
-}
-
-func piped(command string) error {
-	e := errs.New(errs.Config, "%s is a command, and stoker does not run commands: it reads local files by their paths", quote("pipe:"+command))
-	if path, ok := strings.CutPrefix(strings.TrimSpace(command), "cat "); ok && !strings.ContainsAny(path, "|;&<>") {
-		return e.Try("give the path: %s", quote(strings.TrimSpace(path)))
-	}
-	return e.Try("copy or mount the data, and give its path")
 }
 
 func quote(s string) string { return strconv.Quote(s) }

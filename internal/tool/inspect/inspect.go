@@ -136,6 +136,7 @@ const maxNumbered = 1 << 16
 // Run inspects a dataset. The report describes damage; an error means that the dataset
 // could not be inspected.
 func Run(ctx context.Context, c Config) (*Report, error) {
+	c.Dataset = c.Dataset.Hidden()
 	l, err := dataset.Open(ctx, spec.Spec{Dataset: c.Dataset}, dataset.Options{Formats: c.Formats, Sources: c.Sources, Progress: c.Indexing, Stored: true})
 	if err != nil {
 		return nil, err

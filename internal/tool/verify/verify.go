@@ -112,10 +112,19 @@ func (r *Report) hashes(ctx context.Context, src source.Source, ds hashed, x for
 	return broken, nil
 }
 
+// source is where the dataset is stored.
+func (c Config) source() (*source.Mux, error) {
+	return dataset.SourceOf(c.Sources, spec.Spec{Dataset: c.Dataset})
+}
+
 // Run verifies a dataset. Damage of samples and of shards is in the report; an
 // error means that it could not be verified.
 func Run(ctx context.Context, c Config) (*Report, error) {
-	src := dataset.NewSource(c.Sources, source.Access{})
+	c.Dataset = c.Dataset.Hidden()
+	src, err := c.source()
+	if err != nil {
+		return nil, err
+	}
 	defer src.Close()
 	p, err := openPacked(ctx, src, c.Dataset)
 	if err != nil {

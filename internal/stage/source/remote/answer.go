@@ -82,6 +82,7 @@ const (
 
 // Fill reads a body of exactly len(p) bytes into p, and returns how many have arrived.
 func Fill(ctx context.Context, name string, body io.Reader, p []byte) (n int, err error) {
+	began(ctx)
 	begin, mark := time.Now(), 0
 	for n < len(p) {
 		got, err := body.Read(p[n:])

@@ -2,6 +2,8 @@ package remote
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,17 +13,21 @@ import (
 type host struct {
 	name string
 
-	mu      sync.Mutex
-	changed sync.Cond
-	limit   float64 // requests at once
-	active  int
-	cut     time.Time // when the limit was last lowered
-	credit  float64   // retries that may be made
-	asked   time.Time // when credit was last counted
+	mu     sync.Mutex
+	limit  float64 // requests at once
+	active int
+	queue  []chan struct{} // requests that wait for their turn, which closes the channel
+	cut    time.Time       // when the limits were last lowered by a refusal
+	window
+	spacing
+	measures
 	troubles
-	pace
 
-	requests, bytes, retries, hedges, throttled, faults atomic.Int64
+	credit      float64   // retries that may be made
+	asked       time.Time // when credit was last counted
+	hedgeCredit float64   // requests that may be sent twice
+
+	requests, bytes, retries, hedges, twice, throttled, faults atomic.Int64
 }
 
 // troubles are the requests that wait to be made again.
@@ -36,38 +42,96 @@ func (n *Net) host(name string) *host {
 	defer n.mu.Unlock()
 	h := n.hosts[name]
 	if h == nil {
-		h = &host{name: name, limit: 32, credit: 1, asked: time.Now()}
-		h.changed.L = &h.mu
+		now := time.Now()
+		h = &host{name: name, limit: firstLimit, credit: 1, asked: now, hedgeCredit: 1, window: window{begun: now, growing: true}}
 		n.hosts[name] = h
 	}
 	return h
 }
 
-// enter waits until another request may be made. done is told what came of it.
-func (h *host) enter(ctx context.Context) (done func(n int, err error), err error) {
-	stop := context.AfterFunc(ctx, h.changed.Broadcast)
-	defer stop()
+// enter waits until another request may be made, in the order of arrival. What comes of it
+// is told to left.
+func (h *host) enter(ctx context.Context) error {
 	h.mu.Lock()
-	for h.active >= int(h.limit) && ctx.Err() == nil {
-		h.changed.Wait()
-	}
-	if ctx.Err() != nil {
+	if h.active < int(h.limit) && len(h.queue) == 0 {
+		h.active++
+	} else {
+		turn := make(chan struct{})
+		h.queue = append(h.queue, turn)
+		h.holding = true
 		h.mu.Unlock()
-		return nil, ctx.Err()
+		select {
+		case <-turn:
+			h.mu.Lock()
+		case <-ctx.Done():
+			h.mu.Lock()
+			if at := slices.Index(h.queue, turn); at >= 0 {
+				h.queue = slices.Delete(h.queue, at, at+1)
+			} else { // its turn came, too
+				h.active--
+				h.admit()
+			}
+			h.mu.Unlock()
+			return ctx.Err()
+		}
 	}
-	h.active++
 	h.credit = min(h.credit+retryShare, retryMost)
+	h.hedgeCredit = min(h.hedgeCredit+hedgeShare, hedgeMost)
+	now := time.Now()
+	wait := h.spacing.wait(now)
+	h.spaced = h.spaced || wait > 0
+	h.sent.add(now)
 	h.mu.Unlock()
+	if err := sleep(ctx, wait); err != nil {
+		h.ends()
+		return err
+	}
 	h.requests.Add(1)
-	return h.left, nil
+	return nil
 }
 
-func (h *host) left(n int, err error) {
-	h.bytes.Add(int64(n))
+// admit gives turns to those who wait; h.mu is held.
+func (h *host) admit() {
+	n := min(max(int(h.limit)-h.active, 0), len(h.queue))
+	for _, turn := range h.queue[:n] {
+		close(turn)
+	}
+	h.active += n
+	h.queue = slices.Delete(h.queue, 0, n)
+	h.holding = h.holding || len(h.queue) > 0
+}
+
+// ends says that a request that took a turn has ended, and nothing else of it.
+func (h *host) ends() {
 	h.mu.Lock()
 	h.active--
+	h.admit()
 	h.mu.Unlock()
-	h.changed.Signal()
+}
+
+// left counts an attempt that brought n bytes of the length that was asked for.
+func (h *host) left(m *meter, n, length int, err error) {
+	h.bytes.Add(int64(n))
+	now := time.Now()
+	var f *Fault
+	refused := errors.As(err, &f) && f.Kind == Throttled
+	h.mu.Lock()
+	h.active--
+	switch {
+	case refused:
+		h.refuse(now)
+	case err == nil:
+		h.answered.add(now)
+		h.measured(m, n, now)
+		if length > 0 {
+			h.took(length, now.Sub(m.begun))
+		}
+		h.work += float64(n + requestBytes)
+		h.done++
+		h.ended(now, time.Duration(h.latency.at(0.5)*float64(time.Second)))
+	}
+	h.admit()
+	h.mu.Unlock()
 }
 
 const (
@@ -81,12 +145,8 @@ const (
 func (h *host) mayRetry(ctx context.Context, wait, left time.Duration) error {
 	end := time.Now().Add(left)
 	for {
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return ctx.Err()
-		case <-t.C:
+		if err := sleep(ctx, wait); err != nil {
+			return err
 		}
 		h.mu.Lock()
 		now := time.Now()
@@ -98,7 +158,7 @@ func (h *host) mayRetry(ctx context.Context, wait, left time.Duration) error {
 			h.retries.Add(1)
 			return nil
 		}
-		wait = time.Duration((1 - h.credit) / retryRate * float64(time.Second))
+		wait = time.Duration((1-h.credit)/retryRate*float64(time.Second)) + time.Millisecond
 		h.mu.Unlock()
 		if now.Add(wait).After(end) {
 			return context.DeadlineExceeded
@@ -156,7 +216,14 @@ func (n *Net) Troubles() (all []Trouble) {
 
 // Count is what was asked of a host.
 type Count struct {
-	Requests, Bytes, Retries, Hedges, Throttled, Faults int64
+	Requests  int64 // that were sent, with those below
+	Bytes     int64 // that arrived and were wanted
+	Retries   int64 // made after a fault
+	Hedges    int64 // made because the first was late
+	Twice     int64 // bytes that arrived a second time
+	Throttled int64 // refused for being too many
+	Faults    int64 // answers that another attempt followed, with those
+	Limit     int   // requests at once that the host is asked for now
 }
 
 // Counts is what was asked of each host since the Net was made.
@@ -165,7 +232,10 @@ func (n *Net) Counts() map[string]Count {
 	defer n.mu.Unlock()
 	all := make(map[string]Count, len(n.hosts))
 	for name, h := range n.hosts {
-		all[name] = Count{h.requests.Load(), h.bytes.Load(), h.retries.Load(), h.hedges.Load(), h.throttled.Load(), h.faults.Load()}
+		h.mu.Lock()
+		limit := int(h.limit)
+		h.mu.Unlock()
+		all[name] = Count{h.requests.Load(), h.bytes.Load(), h.retries.Load(), h.hedges.Load(), h.twice.Load(), h.throttled.Load(), h.faults.Load(), limit}
 	}
 	return all
 }

@@ -42,7 +42,7 @@ func New(store Store, net *Net, access source.Access) *Source {
 
 // Stat is source.Source's.
 func (s *Source) Stat(ctx context.Context, name string) (info source.Info, err error) {
-	err = s.try(ctx, name, -1, func(ctx context.Context) (int, error) {
+	err = s.try(ctx, name, -1, 0, func(ctx context.Context, _ *host) (int, error) {
 		info, err = s.store.Stat(ctx, name)
 		return 0, err
 	})
@@ -92,28 +92,27 @@ func (s *Source) parts(ctx context.Context, obj source.Info, p []byte, off, part
 // part reads one range by one request, and by more if that breaks off.
 func (s *Source) part(ctx context.Context, obj source.Info, p []byte, off int64) error {
 	done := 0
-	return s.try(ctx, obj.Name, off, func(ctx context.Context) (int, error) {
+	return s.try(ctx, obj.Name, off, len(p), func(ctx context.Context, h *host) (int, error) {
 		if obj.Version == "" {
 			done = 0 // nothing says that the rest would be of the same object
 		}
 		if err := s.rate.wait(ctx, len(p)-done); err != nil {
 			return 0, err
 		}
-		n, err := s.hedged(ctx, obj, p[done:], off+int64(done))
+		n, err := s.hedged(ctx, h, obj, p[done:], off+int64(done))
 		done += n
 		return n, err
 	})
 }
 
-// List is source.Source's, in list.go; Link is source.Linked's, in link.go.
-
 // try makes attempts until one succeeds, or nothing can be gained by another. attempt
-// returns how many bytes it brought: while bytes come, the deadline is put off.
-func (s *Source) try(ctx context.Context, name string, off int64, attempt func(context.Context) (int, error)) error {
+// returns how many bytes it brought: while bytes come, the deadline is put off. length is
+// how many are asked for by the first; 0: it is not a read.
+func (s *Source) try(ctx context.Context, name string, off int64, length int, attempt func(context.Context, *host) (int, error)) error {
 	h := s.net.host(s.store.Host(name))
 	t := trial{since: time.Now(), deadline: s.access.Deadline}
 	for {
-		n, err := s.once(ctx, h, attempt)
+		n, err := s.once(ctx, h, length, attempt)
 		if err == nil {
 			h.recovered(&t)
 			return nil
@@ -127,6 +126,7 @@ func (s *Source) try(ctx context.Context, name string, off int64, attempt func(c
 			h.recovered(&t)
 			return err
 		}
+		length = 0 // the next one asks for less, or is not like others
 		wait, again := t.failed(fault, n > 0)
 		if again {
 			h.waits(&t, fault)
@@ -143,7 +143,7 @@ func (s *Source) try(ctx context.Context, name string, off int64, attempt func(c
 }
 
 // once makes one attempt, within the limits.
-func (s *Source) once(ctx context.Context, h *host, attempt func(context.Context) (int, error)) (int, error) {
+func (s *Source) once(ctx context.Context, h *host, length int, attempt func(context.Context, *host) (int, error)) (int, error) {
 	if s.slots != nil {
 		select {
 		case s.slots <- struct{}{}:
@@ -152,12 +152,12 @@ func (s *Source) once(ctx context.Context, h *host, attempt func(context.Context
 			return 0, ctx.Err()
 		}
 	}
-	done, err := h.enter(ctx)
-	if err != nil {
+	if err := h.enter(ctx); err != nil {
 		return 0, err
 	}
-	n, err := attempt(ctx)
-	done(n, err)
+	m := &meter{begun: time.Now()}
+	n, err := attempt(context.WithValue(ctx, meterKey{}, m), h)
+	h.left(m, n, length, err)
 	return n, err
 }
 
