@@ -71,7 +71,7 @@
 //     ranges are multipart/byteranges.
 //   - With Gzip, who accepts it gets a weak ETag, no length, and 200 for a range.
 //   - A folder without a slash is 301 to the same host as in the request, with the server's
-//     port: behind a proxy, the client leaves it.
+//     port, which leads a client past a proxy.
 //   - HTML pages shorten names in the text of links, not in their addresses; JSON has
 //     "name", "type" ("file", "directory"), "mtime" as in headers, and "size" of files.
 //     Links in the folder are followed.
