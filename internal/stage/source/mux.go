@@ -194,3 +194,17 @@ func (m *Mux) Walk(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	}
 	return Walk(ctx, o.src, prefix)
 }
+
+func (m *Mux) begin(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
+	if o, err := m.of(prefix); err == nil {
+		return Begin(ctx, o.src, prefix)
+	}
+	return nil, false
+}
+
+func (m *Mux) flat(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
+	if o, err := m.of(prefix); err == nil {
+		return Flat(ctx, o.src, prefix)
+	}
+	return nil, false
+}

@@ -81,29 +81,52 @@ func (l *list) add(p string) {
 // stat is the sizes and versions of all files. fail turns the error of one into that of the
 // dataset.
 func (l *list) stat(ctx context.Context, src source.Source, progress index.Progress, fail func(i int, err error) error) (sizes []int64, versions []string, err error) {
-	const run = 256 // files looked at by one goroutine in one go
 	sizes, versions = make([]int64, len(l.paths)), make([]string, len(l.paths))
-	var mu sync.Mutex
+	one := func(i int, st source.Info, err error) error {
+		if err == nil && st.Dir {
+			err = errs.New(errs.Config, "%q is a folder, not a file", l.paths[i]).At(errs.Where{File: l.paths[i]}).
+				Try("for the files in it write %s/*", l.paths[i])
+		}
+		sizes[i], versions[i] = st.Size, st.Version
+		return err
+	}
+	const run = 256 // files between two words of progress, and looked at by one goroutine in one go
 	done := 0
+	told := func(n int) {
+		if done += n; progress != nil {
+			progress(int64(done), int64(len(sizes)), "files")
+		}
+	}
+	if slices.ContainsFunc(l.paths, func(p string) bool { return source.SchemeOf(p) != "" }) {
+		lowest, first, left := len(l.paths), error(nil), 0
+		err = source.Stats(ctx, src, l.paths, func(i int, st source.Info, err error) error {
+			if err := one(i, st, err); err != nil && i < lowest {
+				lowest, first = i, err
+			}
+			if left++; left == run {
+				left = 0
+				told(run)
+			}
+			return nil
+		})
+		told(left)
+		if first != nil && err == nil {
+			err = fail(lowest, first)
+		}
+		return sizes, versions, err
+	}
+	var mu sync.Mutex
 	err = format.Each(ctx, (len(sizes)+run-1)/run, func(r int) error {
 		end := min((r+1)*run, len(sizes))
 		for i := r * run; i < end; i++ {
 			st, err := src.Stat(ctx, l.paths[i])
-			if err == nil && st.Dir {
-				err = errs.New(errs.Config, "%q is a folder, not a file", l.paths[i]).At(errs.Where{File: l.paths[i]}).
-					Try("for the files in it write %s/*", l.paths[i])
-			}
-			if err != nil {
+			if err := one(i, st, err); err != nil {
 				return fail(i, err)
 			}
-			sizes[i], versions[i] = st.Size, st.Version
 		}
-		if progress != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			done += end - r*run
-			progress(int64(done), int64(len(sizes)), "files")
-		}
+		mu.Lock()
+		defer mu.Unlock()
+		told(end - r*run)
 		return nil
 	})
 	return sizes, versions, err
@@ -302,7 +325,7 @@ func buildTable(ctx context.Context, src source.Source, paths []string, opt Opti
 		return err
 	}
 	tables := make([]*table, len(objs))
-	if err := format.Each(ctx, len(objs), func(i int) error {
+	if err := format.EachOf(ctx, src, objs[0].Name, len(objs), func(i int) error {
 		return format.Settled(ctx, src, objs[i], func() (err error) {
 			tables[i], err = read(ctx, src, objs[i])
 			return err
