@@ -44,6 +44,13 @@ type Prefixer interface {
 	Begin(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
+// Keeper is a source that keeps the secrets of names to itself.
+type Keeper interface {
+	// Keep takes the secrets of names and returns the names without them (see Shown), by
+	// which the source knows them from then on.
+	Keep(names []string) ([]string, error)
+}
+
 // Symlink is Info.Other of a link that was not followed.
 const Symlink = "a link"
 
@@ -102,6 +109,16 @@ func Stats(ctx context.Context, src Source, names []string, got func(i int, st I
 type asker interface {
 	begin(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool)
 	flat(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool)
+	namesOnly(prefix string) bool
+}
+
+// namesOnly says whether a source of that name lists names for less than all that List says.
+func namesOnly(src Source, prefix string) bool {
+	if a, ok := src.(asker); ok {
+		return a.namesOnly(prefix)
+	}
+	_, ok := src.(Namer)
+	return ok
 }
 
 // Begin is Prefixer's; false: the source of that name is none.

@@ -31,6 +31,7 @@ type Browser struct {
 	heads   map[string][]byte
 	looked  map[string]look    // what Stat said, by name without a slash at its end
 	folders map[string]*folder // by name without a slash at its end
+	named   map[string][]Info  // what Names said, where that is less than a listing says
 	room    int                // names that may still be remembered
 	listed  int64
 	told    int64
@@ -77,7 +78,7 @@ const (
 func NewBrowser(ctx context.Context, src Source, tell func(names int64)) *Browser {
 	return &Browser{
 		src: src, tell: tell, ahead: newAhead(ctx, src),
-		heads: map[string][]byte{}, looked: map[string]look{}, folders: map[string]*folder{}, room: mostNames,
+		heads: map[string][]byte{}, looked: map[string]look{}, folders: map[string]*folder{}, named: map[string][]Info{}, room: mostNames,
 	}
 }
 
@@ -89,7 +90,7 @@ func (b *Browser) End() {
 	b.ahead.end()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.heads, b.looked, b.folders, b.room = nil, nil, nil, 0
+	b.heads, b.looked, b.folders, b.named, b.room = nil, nil, nil, nil, 0
 }
 
 // passes says whether a name is none that is remembered.
@@ -207,7 +208,7 @@ func (b *Browser) List(ctx context.Context, prefix string) iter.Seq2[Info, error
 		f := b.folders[key(prefix)]
 		b.mu.Unlock()
 		if f == nil || !f.done {
-			b.list(ctx, prefix, yield)
+			b.list(ctx, prefix, b.src.List(ctx, prefix), yield)
 			return
 		}
 		for _, it := range f.all {
@@ -218,14 +219,15 @@ func (b *Browser) List(ctx context.Context, prefix string) iter.Seq2[Info, error
 	}
 }
 
-// list asks for what a folder holds and remembers what it passes on.
-func (b *Browser) list(ctx context.Context, prefix string, yield func(Info, error) bool) {
+// list passes on what a listing of a folder yields, and remembers it.
+func (b *Browser) list(ctx context.Context, prefix string, all iter.Seq2[Info, error], yield func(Info, error) bool) {
 	f := &folder{at: map[string]int{}}
 	fits, stopped := true, false
-	for it, err := range b.src.List(ctx, prefix) {
+	for it, err := range all {
 		if err != nil {
 			yield(it, err)
-			return
+			stopped = true
+			break
 		}
 		b.count(1)
 		if fits = fits && b.take(); fits {
@@ -241,11 +243,53 @@ func (b *Browser) list(ctx context.Context, prefix string, yield func(Info, erro
 			break
 		}
 	}
-	f.done = fits && !stopped
+	f.done = fits && !stopped && ctx.Err() == nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.folders != nil {
+	if b.folders != nil && (b.folders[key(prefix)] == nil || f.done) {
 		b.folders[key(prefix)] = f
+	}
+}
+
+// direct makes what is directly below a folder of a listing of all objects below it. It
+// comes page by page, so whoever looks for a few names can stop early.
+func direct(dir string, all iter.Seq2[Info, error]) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		last := ""
+		for it, err := range all {
+			if err == nil {
+				rest := strings.TrimPrefix(strings.TrimPrefix(it.Name, dir), "/")
+				first, _, deeper := strings.Cut(rest, "/")
+				if deeper && first == last {
+					continue
+				}
+				if deeper {
+					last, it = first, Info{Name: dir + "/" + first, Dir: true}
+				}
+			}
+			if !yield(it, err) {
+				return
+			}
+		}
+	}
+}
+
+// errEnough ends a listing that has cost more than it can save.
+var errEnough = errs.New(errs.Bug, "the listing goes on")
+
+// atMost is the first n objects of a listing, and errEnough if there are more.
+func atMost(n int, all iter.Seq2[Info, error]) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		left := n
+		for it, err := range all {
+			if left--; left < 0 {
+				yield(Info{}, errEnough)
+				return
+			}
+			if !yield(it, err) {
+				return
+			}
+		}
 	}
 }
 
@@ -278,11 +322,40 @@ func (b *Browser) Names(ctx context.Context, prefix string) (all []Info, err err
 	if b.passes(prefix) {
 		return Names(ctx, b.src, prefix)
 	}
+	b.mu.Lock()
+	f, all := b.folders[key(prefix)], b.named[key(prefix)]
+	b.mu.Unlock()
+	if all != nil {
+		return all, nil
+	}
+	if (f == nil || !f.done) && namesOnly(b.src, prefix) {
+		if all, err = Names(ctx, b.src, prefix); err != nil {
+			return nil, err
+		}
+		b.count(int64(len(all)))
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.room >= len(all) && b.named != nil {
+			b.room -= len(all)
+			b.named[key(prefix)] = all
+		}
+		return all, nil
+	}
 	for it, err := range b.List(ctx, prefix) {
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, it)
+	}
+	return all, nil
+}
+
+func (b *Browser) namesOnly(prefix string) bool { return namesOnly(b.src, prefix) }
+
+// Keep is Keeper's.
+func (b *Browser) Keep(all []string) ([]string, error) {
+	if k, ok := b.src.(Keeper); ok {
+		return k.Keep(all)
 	}
 	return all, nil
 }
@@ -402,7 +475,7 @@ func (b *Browser) statIn(ctx context.Context, dir string, names []string, which 
 			return nil, err
 		}
 	}
-	if len(left) < fewNames || strings.HasSuffix(dir, "://") {
+	if len(left) < fewNames || strings.HasSuffix(dir, "://") || namesOnly(b.src, dir) {
 		return left, nil
 	}
 	wanted, last := make(map[string][]int, len(left)), ""
@@ -413,9 +486,15 @@ func (b *Browser) statIn(ctx context.Context, dir string, names []string, which 
 	}
 	left = left[:0]
 	seen, limit := 0, listFor*len(wanted)+pageNames
-	for it, e := range b.List(ctx, dir) {
+	all, flat := Flat(ctx, b.src, dir+"/")
+	if flat {
+		all = direct(dir, atMost(limit, all))
+	} else {
+		all = b.src.List(ctx, dir)
+	}
+	b.list(ctx, dir, all, func(it Info, e error) bool {
 		if e != nil {
-			break // looking at each says why
+			return false // looking at each says why
 		}
 		k := key(it.Name)
 		for _, i := range wanted[k] {
@@ -425,14 +504,16 @@ func (b *Browser) statIn(ctx context.Context, dir string, names []string, which 
 			}
 			st := it
 			st.Name = names[i]
-			if err := tell(i, st, nil); err != nil {
-				return nil, err
+			if err = tell(i, st, nil); err != nil {
+				return false
 			}
 		}
 		delete(wanted, k)
-		if seen++; seen > limit || !it.Dir && k > last+"0" || len(wanted) == 0 {
-			break
-		}
+		seen++
+		return seen <= limit && (it.Dir || k <= last+"0") && len(wanted) > 0
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, more := range wanted { // those that are not there, or were not reached
 		left = append(left, more...)
