@@ -114,6 +114,9 @@ func (b *Browser) Stat(ctx context.Context, name string) (Info, error) {
 	if b.passes(name) {
 		return b.src.Stat(ctx, name)
 	}
+	if err := ctx.Err(); err != nil {
+		return Info{}, err
+	}
 	if st, err, known := b.recall(name); known {
 		return st, err
 	}

@@ -80,6 +80,9 @@ type expander struct {
 // look looks at the names that patterns stand for, where each by itself would be a
 // request: those of files are looked at when it is their turn.
 func (x *expander) look(patterns []string) error {
+	if _, ok := x.src.(Statter); !ok {
+		return nil
+	}
 	var names []string
 	for _, p := range patterns {
 		if SchemeOf(p) == "" {

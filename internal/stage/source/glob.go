@@ -36,14 +36,14 @@ func (x expander) glob(pattern string) ([]string, error) {
 			all += "/" + rest
 		}
 		next := make([][]string, len(found))
-		deep := false // a part with ** has taken what follows it, too
+		deep := part == "**" // takes what follows it too, where a listing is flat
+		if deep {
+			_, deep = Flat(x.ctx, x.src, found[0])
+		}
 		err := Each(x.ctx, x.width(found[0]), len(found), func(i int) (err error) {
-			if part == "**" {
-				var flat bool
-				if next[i], flat, err = x.flat(found[i], all); flat || err != nil {
-					deep = deep || i == 0
-					return err
-				}
+			if deep {
+				next[i], err = x.flat(found[i], all)
+				return err
 			}
 			next[i], err = x.step(nil, found[i], part, rest == "")
 			return err
@@ -67,22 +67,19 @@ func (x expander) width(dir string) int {
 	return 1
 }
 
-// flat is what matches the rest of a pattern, which begins with **, below dir; false: the
-// source would list every folder for it.
-func (x expander) flat(dir, rest string) (next []string, flat bool, err error) {
-	all, flat := Flat(x.ctx, x.src, dir)
-	if !flat {
-		return nil, false, nil
-	}
+// flat is what matches the rest of a pattern, which begins with **, in a flat listing of
+// what is below dir.
+func (x expander) flat(dir, rest string) (next []string, err error) {
+	all, _ := Flat(x.ctx, x.src, dir)
 	pattern := strings.FieldsFunc(strings.ReplaceAll(rest, "[!", "[^"), func(r rune) bool { return r == '/' })
 	folders := pattern[len(pattern)-1] != "**" // may be what is meant
 	var before []string
 	for it, err := range all {
 		switch {
 		case errs.CodeOf(err) == errs.NotFound && err != nil:
-			return next, true, nil
+			return next, nil
 		case err != nil:
-			return nil, true, err
+			return nil, err
 		}
 		parts := strings.Split(strings.TrimPrefix(it.Name, dir), "/")
 		same := 0
@@ -98,7 +95,7 @@ func (x expander) flat(dir, rest string) (next []string, flat bool, err error) {
 			next = append(next, it.Name)
 		}
 	}
-	return next, true, x.ctx.Err()
+	return next, x.ctx.Err()
 }
 
 // matches says whether the parts of a name are those of a pattern. What ** and other
