@@ -134,8 +134,8 @@ func (l *list) stat(ctx context.Context, src source.Source, progress index.Progr
 
 // write adds the columns of files below root, and of samples.
 func (l *list) write(b *index.Builder, root string, sizes []int64, versions []string) {
-	if root == anything && slices.ContainsFunc(l.paths, func(p string) bool { return source.SchemeOf(p) != "" }) {
-		root = "" // names of several schemes have no folder in common
+	if slices.ContainsFunc(l.paths, func(p string) bool { return !source.Below(p, root) || source.HostOf(p) != source.HostOf(root) }) {
+		root = "" // names of several stores have no folder in common
 	}
 	var names index.Texts
 	for _, p := range l.paths {
@@ -178,7 +178,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	}
 	l := newList()
 	for row := range t.rows {
-		p, err := t.resolve(t.cols[paths], row, root, opt.Root != "")
+		p, err := t.resolve(t.cols[paths], row, root, opt)
 		if err != nil {
 			return err
 		}
@@ -207,12 +207,10 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	return nil
 }
 
-// anything is the root that takes every path, and names of every scheme.
-const anything = "/"
-
-// resolve returns the file that a row names. A path that leaves the root is refused:
-// a manifest is only data.
-func (t *table) resolve(c *cells, row int, root string, given bool) (string, error) {
+// resolve returns the file that a row names. A manifest is only data, and others may have
+// written it: a path that leaves the root is refused, and so is any other store or host,
+// to which the user's keys would be sent, unless the user has listed it in the origins.
+func (t *table) resolve(c *cells, row int, root string, opt Options) (string, error) {
 	p := string(c.text.At(row))
 	if k := c.kinds[row]; k == cellNull || k == cellEmpty {
 		return "", t.fail(errs.MissingField, -1, "%s has no path in column %q", t.row(row), c.name).Try("give every row a path, or remove the row")
@@ -222,15 +220,30 @@ func (t *table) resolve(c *cells, row int, root string, given bool) (string, err
 		full = source.Join(root, full)
 	}
 	full = source.Clean(full)
-	if root == anything || full != root && strings.HasPrefix(full, strings.TrimSuffix(root, "/")+"/") {
+	shown := source.Shown(full)
+	wrong := func(format string, a ...any) *errs.Error {
+		e := t.fail(errs.Config, -1, "%s names %q, "+format, append([]any{t.row(row), source.Shown(p)}, a...)...)
+		e.Where.Sample = errs.Known(int64(row))
+		return e
+	}
+	host := source.HostOf(full)
+	switch {
+	case shown != full:
+		return "", wrong("a URL with a signature, a token or a password, which is stored nowhere").
+			Try("write the name alone into the manifest, and give credentials by the environment")
+	case full != root && source.Below(full, root) && host == source.HostOf(root), opt.Origins.Has(full):
 		return full, nil
+	case host != "":
+		return "", wrong("which is outside of %s: a manifest may name only what is stored where it is", root).
+			Try("if you trust the manifest, add the beginning of these names to dataset.origins, such as %q", source.Dir(full)+"/")
+	case source.SchemeOf(root) != "":
+		return "", wrong("a file of this machine, and the manifest is stored elsewhere").
+			Try("if you trust the manifest, add the folder to dataset.origins, such as %q", source.Dir(full)+"/")
+	case opt.Root != "":
+		return "", wrong("which is outside of %s", root).Try("paths may not leave the root that was given")
 	}
-	e := t.fail(errs.Config, -1, "%s names %q, which is outside of %s", t.row(row), p, root)
-	e.Where.Sample = errs.Known(int64(row))
-	if given {
-		return "", e.Try("paths may not leave the root that was given")
-	}
-	return "", e.Try("give root, the folder that holds all files (root \"/\" takes any path), if the manifest can be trusted")
+	return "", wrong("which is outside of %s", root).
+		Try("give root, the folder that holds all files (root \"/\" takes any path), if the manifest can be trusted")
 }
 
 // choose returns the number of the column called want, or, if that is empty, of the
