@@ -15,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -57,6 +58,11 @@ type (
 	Numbers = spec.Numbers
 	// Lengths is Numbers, or the name of the stored Field whose bytes count.
 	Lengths = spec.Lengths
+	// Storage says how the store of a Dataset is reached. It holds no keys and no tokens:
+	// they come from the environment, as the store's own tools take them.
+	Storage = source.Storage
+	// Fetch says how much is asked of a store at once, and for how long.
+	Fetch = spec.Fetch
 	// Deliver decides how many batches are ready ahead (Prefetch), and the Memory
 	// that batches may use.
 	Deliver = spec.Deliver
@@ -221,7 +227,9 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 	case reflect.Struct:
 		m, ok := v.(map[string]any)
 		if !ok {
-			if v != nil {
+			if v != nil && t == reflect.TypeFor[Storage]() { // it may be a secret
+				c.problems = append(c.problems, named(at)+" must have keys, such as endpoint_url")
+			} else if v != nil {
 				c.problems = append(c.problems, fmt.Sprintf("%s must have keys, not %v", named(at), v))
 			}
 			return
@@ -231,6 +239,12 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 			if inner, ok := types[key]; ok {
 				c.walk(m[key], inner, join(at, key))
 				continue
+			}
+			if t == reflect.TypeFor[Storage]() {
+				if problem, hint := spec.SecretKey(at, key); problem != "" {
+					c.problems, c.hints = append(c.problems, problem), append(c.hints, hint)
+					continue
+				}
 			}
 			c.unknown(join(at, key), key, sortedKeys(types))
 		}

@@ -35,8 +35,9 @@ type benchCmd struct {
 	StepMillis float64 `name:"step-ms" help:"Simulate a training step of MS milliseconds per batch." placeholder:"MS"`
 	JSON       bool    `help:"Write JSON."`
 
-	Need needFlags `embed:""`
-	Data dataFlags `embed:""`
+	Need  needFlags  `embed:""`
+	Data  dataFlags  `embed:""`
+	Fetch fetchFlags `embed:""`
 }
 
 func (benchCmd) Help() string {
@@ -113,6 +114,9 @@ func (b benchCmd) spec(verb string) (stoker.Spec, error) {
 		s.Dataset.Path = b.Path
 	}
 	if err := b.Data.set(&s.Dataset); err != nil {
+		return s, err
+	}
+	if err := b.Fetch.set(&s.Fetch); err != nil {
 		return s, err
 	}
 	if b.Memory != nil {

@@ -98,7 +98,7 @@ func TestComplete(t *testing.T) {
 	for line, want := range map[string]string{
 		"pa":                      "pack",
 		"pack --shard-size ":      ":files", // any value
-		"pack --shuffle --tok":    "--token-type --tokenize",
+		"pack --shuffle --tok":    "--token-env --token-type --tokenize",
 		"pack --shuffle ":         ":files", // takes no value
 		"pack --no-such-flag=":    "",
 		"pack --datas":            "", // hidden

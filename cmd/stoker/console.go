@@ -110,7 +110,7 @@ func (c *console) report(err error) int {
 	}
 	fmt.Fprintf(c.err, "stoker: %s\n", e)
 	if e.Hint != "" {
-		fmt.Fprintf(c.err, "  try: %s\n", errs.Plain(e.Hint))
+		fmt.Fprintf(c.err, "  try: %s\n", errs.Plain(errs.Shown(e.Hint)))
 	}
 	return status
 }

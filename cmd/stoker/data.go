@@ -1,9 +1,13 @@
 package main
 
 import (
+	"errors"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/spec"
 )
 
@@ -29,6 +33,70 @@ type dataFlags struct {
 	BOS        *int64   `name:"bos" help:"The token that begins a document." placeholder:"TOKEN"`
 	MaxPixels  int64    `help:"Refuse to decode pictures of more than N pixels (default 178956970)." placeholder:"N"`
 	Unpacked   string   `help:"Memory for decompressed data, such as 1GiB." placeholder:"SIZE"`
+
+	EndpointURL   string   `name:"endpoint-url" help:"Address of an object store that is not its vendor's, such as http://HOST:9000." placeholder:"URL"`
+	Region        string   `help:"Region of the store (default: as its own tools find it)." placeholder:"NAME"`
+	Profile       string   `help:"Profile of the shared AWS configuration." placeholder:"NAME"`
+	Anonymous     bool     `help:"Send no credentials to the store."`
+	RequesterPays bool     `help:"Pay for the requests to the bucket of somebody else."`
+	TokenEnv      string   `help:"Name of the environment variable with a bearer token (HTTP, Hub)." placeholder:"VARIABLE"`
+	Fresh         string   `help:"Compare listings at every open (always), or believe the index (never)." placeholder:"WHEN" choices:"always,never"`
+	Origins       []string `help:"Prefixes of names that a table or manifest may name elsewhere." placeholder:"PREFIX"`
+}
+
+// fetchFlags say how much is asked of a store at once: the keys of a Spec's fetch.
+type fetchFlags struct {
+	FetchAhead  string `help:"Bytes requested beyond the batches made ahead, such as 1GiB (default auto)." placeholder:"SIZE"`
+	Connections string `help:"Requests to a store at once, at most (default auto)." placeholder:"N"`
+	Bandwidth   string `help:"Bytes per second from a store, at most, such as 100MB (default none)." placeholder:"RATE"`
+	Hedge       bool   `help:"Send a request that is slow a second time (default)."`
+	NoHedge     bool   `help:"Send no request a second time because it is slow."`
+	Deadline    string `help:"How long one read is tried, such as 90s (default 10m)." placeholder:"TIME"`
+}
+
+// set overrides a Spec with the flags.
+func (f fetchFlags) set(to *spec.Fetch) error {
+	if f.Hedge && f.NoHedge {
+		return errs.New(errs.Config, "--hedge and --no-hedge exclude each other").Try("keep one")
+	}
+	if f.Hedge || f.NoHedge {
+		to.Hedge = &f.Hedge
+	}
+	for _, flag := range []struct {
+		name, given string
+		read        func([]byte) error
+	}{
+		{"--fetch-ahead", f.FetchAhead, to.Ahead.UnmarshalJSON},
+		{"--connections", f.Connections, to.Connections.UnmarshalJSON},
+		{"--bandwidth", f.Bandwidth, to.Bandwidth.UnmarshalJSON},
+		{"--deadline", f.Deadline, to.Deadline.UnmarshalJSON},
+	} {
+		if flag.given == "" {
+			continue
+		}
+		if err := flag.read([]byte(flag.given)); err != nil {
+			return errs.New(errs.Config, "%s: %s", flag.name, err)
+		}
+	}
+	return nil
+}
+
+// datasetOf is a dataset in the form of a Spec, as JSON; "-" reads it from standard input,
+// where a client puts it, because everybody on a machine sees command lines.
+func datasetOf(text string) (d spec.Dataset, err error) {
+	raw := []byte(text)
+	if text == "-" {
+		if raw, err = io.ReadAll(os.Stdin); err != nil {
+			return d, errs.New(errs.Unreadable, "cannot read the dataset from standard input").Because(err)
+		}
+	}
+	if err := jsontext.UnmarshalNames(raw, &d); err != nil {
+		if e := (*errs.Error)(nil); errors.As(err, &e) {
+			return d, e
+		}
+		return d, errs.New(errs.Config, "--dataset is not a dataset of a Spec").Because(err)
+	}
+	return d.Hidden(), nil
 }
 
 // dataset returns the flags and the paths of a command line in the form of a Spec.
@@ -39,6 +107,24 @@ func (f dataFlags) dataset(paths ...string) (d spec.Dataset, err error) {
 
 // set overrides a dataset with the flags.
 func (f dataFlags) set(d *spec.Dataset) error {
+	if err := f.override(d); err != nil {
+		return err
+	}
+	*d = d.Hidden()
+	return nil
+}
+
+func (f dataFlags) override(d *spec.Dataset) error {
+	over(&d.Storage.EndpointURL, f.EndpointURL)
+	over(&d.Storage.Region, f.Region)
+	over(&d.Storage.Profile, f.Profile)
+	over(&d.Storage.Anonymous, f.Anonymous)
+	over(&d.Storage.RequesterPays, f.RequesterPays)
+	over(&d.Storage.TokenEnv, f.TokenEnv)
+	over(&d.Storage.Fresh, f.Fresh)
+	if f.Origins != nil {
+		d.Origins = f.Origins
+	}
 	over(&d.Format, f.Format)
 	over(&d.AllowEmpty, f.AllowEmpty)
 	over(&d.Group, f.Group)

@@ -4,8 +4,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // No verb waits for a pipe.
@@ -89,6 +92,47 @@ func TestWords(t *testing.T) {
 	} {
 		if got, found := asKeys(text); got != want || !found {
 			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// How a store is reached, and how much is asked of it, are flags; secrets are none, and
+// their values are not repeated.
+func TestStorageFlags(t *testing.T) {
+	f := benchCmd{
+		Path:  []string{"https://u:HUSH@h/{0..3}.tar?sig=HUSH"},
+		Data:  dataFlags{EndpointURL: "http://h:1", Region: "r", Profile: "p", RequesterPays: true, TokenEnv: "T", Fresh: "never", Origins: []string{"s3://b/c/"}},
+		Fetch: fetchFlags{FetchAhead: "1GiB", Connections: "7", Bandwidth: "10MB/s", NoHedge: true, Deadline: "90"},
+	}
+	s, err := f.spec("bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	access := s.Access(s.Dataset)
+	want := source.Access{
+		Storage:     source.Storage{EndpointURL: "http://h:1", Region: "r", Profile: "p", RequesterPays: true, TokenEnv: "T", Fresh: "never"},
+		Connections: 7, Bandwidth: 10e6, NoHedge: true, Deadline: 90 * time.Second,
+	}
+	if access != want || s.Fetch.Ahead != 1<<30 || s.Dataset.Origins[0] != "s3://b/c/" || s.Dataset.Path[0] != "https://h/{0..3}.tar" {
+		t.Errorf("%+v: %+v", s, access)
+	}
+	const tokens = "../../testdata/tokens/train.bin"
+	for says, args := range map[string][]string{
+		"set AWS_SECRET_ACCESS_KEY":            {"bench", tokens, "--secret-access-key=HUSH"},
+		"set AWS_ACCESS_KEY_ID":                {"inspect", tokens, "--key", "HUSH"},
+		"set HF_TOKEN":                         {"ls", tokens, "--token=HUSH"},
+		"set AZURE_STORAGE_SAS_TOKEN":          {"pack", tokens, "x", "--sas-token", "HUSH"},
+		"--token-env is not the name":          {"verify", tokens, "--token-env", "hf_HUSH"},
+		"--endpoint-url has a user name":       {"index", tokens, "--endpoint-url", "https://u:HUSH@h"},
+		`--fresh is "now": it can be always, `: {"ls", tokens, "--fresh", "now"},
+		`--origins has "s3://", which would`:   {"ls", tokens, "--origins", "s3://"},
+		"--bandwidth: ":                        {"bench", tokens, "--bandwidth", "wide"},
+		"--connections: ":                      {"tune", tokens, "--connections", "0"},
+		"--deadline: ":                         {"bench", tokens, "--deadline", "x"},
+		"--hedge and --no-hedge exclude":       {"bench", tokens, "--hedge", "--no-hedge"},
+	} {
+		if got := command(t, args...); got.status != 2 || !strings.Contains(got.err, says) || strings.Contains(got.err, "HUSH") || got.out != "" {
+			t.Errorf("%v: %d: %s", args, got.status, got.err)
 		}
 	}
 }

@@ -170,10 +170,12 @@ func (d doctorCmd) load(con *console) error {
 	}
 	if len(d.Path) > 0 {
 		spec.Dataset.Path = d.Path
-		name = strings.Join(d.Path, " ")
 	}
 	if err := d.Data.set(&spec.Dataset); err != nil {
 		return err
+	}
+	if len(d.Path) > 0 {
+		name = strings.Join(spec.Dataset.Path, " ")
 	}
 	if over(&spec.OnBad.Policy, d.OnBad); spec.OnBad.Policy == "" {
 		spec.OnBad.Policy = stoker.Skip // a diagnosis continues

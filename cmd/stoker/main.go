@@ -20,6 +20,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 const help = `stoker loads training data so that GPUs do not wait for it, and finds what limits a training run.
@@ -242,6 +243,14 @@ func inOrder(app *kong.Application, args []string) []string {
 // usage turns a parser's error into an Error.
 func usage(err error, args []string) error {
 	what, near, found := strings.Cut(err.Error(), ", did you mean ")
+	if flag, unknown := strings.CutPrefix(what, "unknown flag "); unknown {
+		name, _, _ := strings.Cut(flag, "=") // the value may be a secret
+		what = "unknown flag " + name
+		if set, is := source.Secret(name); is {
+			return errs.New(errs.Config, "%s: stoker takes no keys, tokens or passwords as flags, because everybody on the machine sees command lines", what).
+				Try("set %s where the command runs", set)
+		}
+	}
 	e := errs.New(errs.Config, "%s", what)
 	switch {
 	case found:

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/packing"
@@ -149,9 +148,11 @@ func (p packCmd) config() (c pack.Config, err error) {
 	}
 	c.Dst, c.Jobs, c.Overwrite = p.Path[last], p.Jobs, p.Overwrite
 	if p.Dataset != "" {
-		c.Dataset = spec.Dataset{}
-		if err := jsontext.UnmarshalNames([]byte(p.Dataset), &c.Dataset); err != nil {
-			return c, errs.New(errs.Config, "--dataset is not a dataset of a Spec").Because(err)
+		if c.Dataset, err = datasetOf(p.Dataset); err == nil {
+			err = p.Data.set(&c.Dataset)
+		}
+		if err != nil {
+			return c, err
 		}
 	}
 	if p.Task != "" {

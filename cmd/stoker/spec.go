@@ -36,5 +36,6 @@ func specOf(path string) (stoker.Spec, error) {
 	}
 	spec := usualSpec()
 	spec.Dataset.Path = stoker.Paths{path}
+	spec.Dataset = spec.Dataset.Hidden()
 	return spec, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/tool/survey"
 )
 
@@ -68,10 +67,10 @@ func (s statsCmd) config() (c survey.Config, err error) {
 		return c, err
 	}
 	if s.Dataset != "" {
-		if err := jsontext.UnmarshalNames([]byte(s.Dataset), &c.Dataset); err != nil {
-			return c, errs.New(errs.Config, "--dataset is not a dataset of a Spec").Because(err)
+		if c.Dataset, err = datasetOf(s.Dataset); err == nil {
+			err = s.Data.set(&c.Dataset)
 		}
-		return c, nil
+		return c, err
 	}
 	if len(s.Path) == 0 {
 		return c, errs.New(errs.Config, "no dataset was given").Try("stoker stats data/train")

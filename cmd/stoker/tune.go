@@ -27,9 +27,11 @@ type tuneCmd struct {
 	Plot       string  `help:"Path of the plot, without .svg and .png; empty: none (default stoker.tune)." default:"stoker.tune" placeholder:"PATH"`
 	JSON       bool    `help:"Write JSON."`
 
-	Data dataFlags `embed:""`
-	Line bool      `hidden:"" help:"Let the process at the other end of standard input and output measure (Python)."`
-	Find string    `hidden:"" help:"Print what the playbook says about the dataset with this digest on this machine."`
+	Data  dataFlags  `embed:""`
+	Fetch fetchFlags `embed:""`
+
+	Line bool   `hidden:"" help:"Let the process at the other end of standard input and output measure (Python)."`
+	Find string `hidden:"" help:"Print what the playbook says about the dataset with this digest on this machine."`
 
 	FindName    string `hidden:"" help:"Name of that dataset."`
 	FindSamples int64  `hidden:"" help:"Number of its samples."`
@@ -115,7 +117,7 @@ func (t tuneCmd) own() (own tune.OwnLoader, space tune.Space, err error) {
 	case t.ImageSize < 1:
 		return own, space, errs.New(errs.Config, "--image-size is %d", t.ImageSize).Try("give at least 1 pixel: --image-size 224")
 	}
-	b := benchCmd{Path: t.Path, Spec: t.Spec, Data: t.Data}
+	b := benchCmd{Path: t.Path, Spec: t.Spec, Data: t.Data, Fetch: t.Fetch}
 	if len(t.BatchSize) > 0 {
 		b.BatchSize = &t.BatchSize[0]
 	}

@@ -10,13 +10,13 @@ import (
 
 // setting is one of them in a text: dataset.window, batch.size, window=1024,
 // dtype="uint32", batch_size.
-var setting = regexp.MustCompile(`\b((?:dataset|batch|order|deliver)\.)?([a-z_]+)(=("[^"]*"|[A-Za-z0-9_]+)?)?`)
+var setting = regexp.MustCompile(`\b((?:dataset\.storage|dataset|batch|order|deliver|fetch)\.)?([a-z_]+)(=("[^"]*"|[A-Za-z0-9_]+)?)?`)
 
 // lanes is the one whose name is a usual word.
 var lanes = regexp.MustCompile(`\bworkers is (-?\d+)(: it can be 1 to \d+ lanes, or 0 for all)?`)
 
 // renamed are the keys of a Spec whose flags have another name than the key.
-var renamed = map[string]string{"batch.size": "batch-size", "batch.global_size": "global-batch-size"}
+var renamed = map[string]string{"batch.size": "batch-size", "batch.global_size": "global-batch-size", "fetch.ahead": "fetch-ahead"}
 
 // asFlags replaces the settings in a text by flags. flags has those of a verb: their
 // names, and whether they take no value.

@@ -100,8 +100,12 @@ func (p *Part) Format() format.Format { return p.kind.Format }
 func (p *Part) Lines(d spec.Dataset, c script.Contents) script.Lines { return p.kind.Lines(d, c) }
 
 // openCollection opens what the Spec names.
-func openCollection(ctx context.Context, d spec.Dataset, opt Options) (*Collection, error) {
-	all := NewSource(opt.Sources, source.Access{})
+func openCollection(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
+	d := s.Dataset
+	all, err := SourceOf(opt.Sources, s)
+	if err != nil {
+		return nil, err
+	}
 	c := &Collection{src: all, close: all.Close}
 	if opt.Wrap != nil {
 		c.src = opt.Wrap(all)

@@ -78,12 +78,13 @@ func open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 		opt.Formats = Formats()
 	}
 	s = s.Defaults()
+	s.Dataset = s.Dataset.Hidden()
 	known := known(opt.Formats)
 	p := s.Check(known)
 	if !s.Dataset.Openable(known) {
 		return nil, p.Err()
 	}
-	c, err := openCollection(ctx, s.Dataset, opt)
+	c, err := openCollection(ctx, s, opt)
 	if err != nil && len(p) > 0 && ctx.Err() == nil {
 		p.Addf("%s", withHint(err))
 		err = p.Err()

@@ -13,7 +13,7 @@ import (
 func TestBlocksOfParquet(t *testing.T) {
 	t.Setenv("STOKER_CACHE", t.TempDir())
 	paths := []string{"../../testdata/parquet/rows-zstd.parquet", "../../testdata/parquet/rows-gzip.parquet"}
-	c, err := openCollection(context.Background(), spec.Dataset{Path: paths}, Options{Formats: Formats()})
+	c, err := openCollection(context.Background(), spec.Spec{Dataset: spec.Dataset{Path: paths}}, Options{Formats: Formats()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestBlocksOfBeton(t *testing.T) {
 	t.Setenv("STOKER_CACHE", t.TempDir())
 	for name, want := range map[string][]int64{"raw": {9}, "numbers": {5}, "jpg": {3, 3, 3}} {
 		path := fixture.Unzipped(t, fixture.FormatDir+"/beton/testdata/"+name+".beton.gz", name+".beton")
-		c, err := openCollection(context.Background(), spec.Dataset{Path: spec.Paths{path}}, Options{Formats: Formats()})
+		c, err := openCollection(context.Background(), spec.Spec{Dataset: spec.Dataset{Path: spec.Paths{path}}}, Options{Formats: Formats()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -101,7 +101,7 @@ type Loader struct {
 // Options are what Open needs in addition to the Spec.
 type Options struct {
 	Formats  []dataset.Format                     // nil: dataset.Formats()
-	Sources  []source.Scheme                      // nil: dataset.Sources()
+	Sources  []source.Scheme                      // nil: dataset.Sources
 	Progress func(done, total int64, what string) // of indexing; may be nil
 	// Wrap wraps the storage of the loader, for tests and measurements; may be nil.
 	Wrap func(source.Source) source.Source

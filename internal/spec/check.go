@@ -19,6 +19,15 @@ type Problems []string
 // Addf adds one problem.
 func (p *Problems) Addf(format string, a ...any) { *p = append(*p, fmt.Sprintf(format, a...)) }
 
+// oneOf adds a value that is none of those that its key can have.
+func (p *Problems) oneOf(key, got string, want ...string) {
+	if slices.Contains(want, got) {
+		return
+	}
+	want = slices.DeleteFunc(slices.Clone(want), func(w string) bool { return w == "" })
+	p.Addf("%s is %q: it can be %s", key, got, strings.Join(want, ", "))
+}
+
 // Err is one error for all Problems, or nil.
 func (p Problems) Err() error {
 	switch len(p) {
@@ -38,14 +47,7 @@ type Formats struct{ Names, Made, Shaped []string }
 // Check returns every problem that can be found without the dataset. formats are
 // the formats that exist.
 func (s Spec) Check(formats Formats) (p Problems) {
-	oneOf := func(key, got string, want ...string) {
-		for _, w := range want {
-			if got == w {
-				return
-			}
-		}
-		p.Addf("%s is %q: it can be %s", key, got, strings.Join(want, ", "))
-	}
+	oneOf := p.oneOf
 	oneOf("shuffle", string(s.Order.Shuffle), shuffles...)
 	oneOf("tail", string(s.Order.Tail), string(order.Pad), string(order.Fill), string(order.Drop))
 	oneOf("on_bad", s.OnBad.Policy, Fail, Skip, Replace)
@@ -127,11 +129,17 @@ func (d Dataset) check(p *Problems, oneOf choice, formats Formats) {
 	if d.MaxPixels < 0 || d.MaxPixels > kernel.MostPixels {
 		p.Addf("dataset.max_pixels is %d: it can be 1 to %d, or 0 for %d", d.MaxPixels, kernel.MostPixels, kernel.MaxPixels)
 	}
+	checkStorage(p, d.Storage, oneOf)
+	checkOrigins(p, d.Origins)
 	checkFields(p, d.Fields, oneOf)
 }
 
 // Openable reports whether Check finds nothing that prevents opening the dataset.
 func (d Dataset) Openable(formats Formats) bool {
+	var p Problems
+	if checkStorage(&p, d.Storage, p.oneOf); len(p) > 0 {
+		return false // nothing is sent to a store that may not be the one that was meant
+	}
 	if d.Mixed != nil {
 		return len(d.Mixed) > 0 && !slices.ContainsFunc(d.Mixed, func(m Dataset) bool { return m.Mixed != nil || !m.Openable(formats) })
 	}

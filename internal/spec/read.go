@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // Read reads a Spec from JSON. It ignores keys that it does not know. If values
@@ -20,6 +23,7 @@ func Read(raw []byte) (Spec, error) {
 	var spec Spec
 	err := jsontext.UnmarshalNames(raw, &spec)
 	if err == nil {
+		spec.Dataset = spec.Dataset.Hidden()
 		return spec, nil
 	}
 	var v values
@@ -79,6 +83,9 @@ func (v *values) walk(raw json.RawMessage, t reflect.Type, at string) {
 			v.walk(item, t.Elem(), fmt.Sprintf("%s[%d]", at, i))
 		}
 	case t.Kind() == reflect.Struct && json.Unmarshal(raw, &keys) == nil:
+		if t == reflect.TypeFor[source.Storage]() {
+			v.secrets(at, keys)
+		}
 		for _, f := range reflect.VisibleFields(t) {
 			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if value, ok := keys[key]; ok && key != "-" {
@@ -103,7 +110,21 @@ func (v *values) try(raw json.RawMessage, t reflect.Type, at string) {
 		v.hint = cmp.Or(v.hint, e.Hint)
 		return
 	}
-	v.found = append(v.found, fmt.Sprintf("%s is %s: it must be %s", cmp.Or(at, "the Spec"), given(raw), Wanted(t, string(raw))))
+	is := "is " + given(raw)
+	if strings.Contains(at+".", "dataset.storage.") || strings.Contains(at, "].storage") { // it may be a secret
+		is = "has the wrong type"
+	}
+	v.found = append(v.found, fmt.Sprintf("%s %s: it must be %s", cmp.Or(at, "the Spec"), is, Wanted(t, string(raw))))
+}
+
+// secrets refuses keys of a dataset's storage that hold secrets.
+func (v *values) secrets(at string, keys map[string]json.RawMessage) {
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if problem, hint := SecretKey(at, key); problem != "" {
+			v.found = append(v.found, problem)
+			v.hint = cmp.Or(v.hint, hint)
+		}
+	}
 }
 
 // given is a value as an error quotes it: on one line, shortened.
@@ -124,9 +145,10 @@ func given(raw []byte) string {
 // about another value.
 func Wanted(t reflect.Type, given string) string {
 	whole := given != "" && strings.Trim(given[1:], "0123456789") == "" && strings.Trim(given[:1], "-0123456789") == ""
+	own := reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) // and a range of its own
 	switch t.Kind() {
 	case reflect.Int, reflect.Int64:
-		if whole {
+		if whole && !own {
 			return "a whole number from -2^63 to 2^63 - 1"
 		}
 	case reflect.Uint64:
@@ -144,6 +166,12 @@ func wanted(t reflect.Type) string {
 		return "a path, or a list of paths"
 	case reflect.TypeFor[Bytes]():
 		return `"auto", a number of bytes, or an amount of memory such as "8GiB" or "500MB"`
+	case reflect.TypeFor[Connections]():
+		return fmt.Sprintf("\"auto\", or a number of connections from 1 to %d", maxConnections)
+	case reflect.TypeFor[Rate]():
+		return `"none", bytes per second, or text such as "100MB"`
+	case reflect.TypeFor[Duration]():
+		return `a number of seconds, or text such as "10m", at most "24h"`
 	case reflect.TypeFor[Numbers]():
 		return "a list of numbers, or the path of a .npy file"
 	case reflect.TypeFor[Lengths]():

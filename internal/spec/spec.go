@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -29,6 +30,7 @@ type Spec struct {
 	BatchTransform *transform.Op `json:"batch_transform,omitempty"`
 
 	Cache   Cache   `json:"cache,omitzero"`
+	Fetch   Fetch   `json:"fetch,omitzero"` // of data that other machines store
 	Deliver Deliver `json:"deliver,omitzero"`
 	Workers int     `json:"workers,omitempty"` // lanes; 0: as many as this process may use
 	OnBad   OnBad   `json:"on_bad,omitzero"`
@@ -61,6 +63,9 @@ type Dataset struct {
 	Digest     string   `json:"digest,omitempty"`      // python: names the contents
 	Code       string   `json:"code,omitempty"`        // python: names the functions that samples go through
 
+	Storage source.Storage `json:"storage,omitzero"`  // how the store that has the paths is reached
+	Origins Paths          `json:"origins,omitempty"` // prefixes of names that a table or a manifest may name, besides those below its own folder or root
+
 	// Only for the members of a mixture.
 	Weight  float64       `json:"weight,omitempty"`  // its share of the samples, relative to the others; 0: 1
 	Fields  []Field       `json:"fields,omitempty"`  // of this member; none: the Spec's
@@ -68,6 +73,9 @@ type Dataset struct {
 
 	// Mixed are the members, if the document has a list.
 	Mixed []Dataset `json:"-"`
+
+	// Given is for Hidden and Places only.
+	Given Given `json:"-"`
 }
 
 // Column is one field of a dataset that has columns: a name, or an object.
@@ -113,6 +121,12 @@ func (d *Dataset) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '[' {
 		*d = Dataset{}
 		return json.Unmarshal(b, &d.Mixed)
+	}
+	var keys struct{ Storage json.RawMessage }
+	if json.Unmarshal(b, &keys) == nil {
+		if err := refuseSecrets(keys.Storage); err != nil {
+			return err
+		}
 	}
 	return json.Unmarshal(b, (*dataset)(d))
 }

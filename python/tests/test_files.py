@@ -51,7 +51,7 @@ def test_tables(kind: str, tmp_path: Path) -> None:
         (tmp_path / str(row["file"])).parent.mkdir(exist_ok=True)
         (tmp_path / str(row["file"])).write_bytes(jpeg(i))
     names = {"path": "path", "label": "label"} if kind == "parquet" else {"path": "file", "label": "class"}
-    found = stoker.Table(path, **names)
+    found = stoker.Table(path, names["path"], names["label"])
     assert found.classes == ["cat", "dog", "eel"]
     pictures = stoker.files([tmp_path / str(row["file"]) for row in table], labels=None)
     for i, row in enumerate(table):

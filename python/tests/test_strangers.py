@@ -346,9 +346,17 @@ def test_decoders_of_the_same_kind_are_suggested(word: str, want: str, shards: s
 def test_a_command_is_not_a_missing_path() -> None:
     with pytest.raises(stoker.ConfigError, match="is a command") as caught:
         stoker.WebDataset("pipe:cat shards/train-{000..002}.tar")
-    assert "give the path: 'shards/train-{000..002}.tar'" in str(caught.value)
-    with pytest.raises(stoker.ConfigError, match="copy or mount"):
-        stoker.WebDataset(["pipe:aws s3 cp s3://bucket/a.tar -"])
+    assert 'give the path: "shards/train-{000..002}.tar"' in str(caught.value)
+    for command, want in {
+        "pipe:aws s3 cp --profile me s3://bucket/a.tar -": 'give the URL: "s3://bucket/a.tar", with',
+        "pipe:curl -s -L https://host/{0..9}.tar": 'give the URL: "https://host/{0..9}.tar"',
+        "simplecache::s3://bucket/a.tar": 'give the URL alone, which is read in place: "s3://bucket/a.tar"',
+        "pipe:make-shards": "copy or mount",
+    }.items():
+        for urls in (command, [command]):
+            with pytest.raises(stoker.ConfigError) as caught:
+                stoker.WebDataset(urls)
+            assert want in str(caught.value)
 
 
 def test_a_sound_is_not_a_broken_picture(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ func (e *Error) Error() string {
 	if e.Cause != nil && e.Cause.Error() != "" {
 		b.WriteString(": " + Plain(e.Cause.Error()))
 	}
-	return b.String()
+	return Shown(b.String())
 }
 
 func (e *Error) Unwrap() error { return e.Cause }

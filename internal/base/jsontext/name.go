@@ -146,7 +146,9 @@ func restore(v reflect.Value) {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			restore(v.Field(i))
+			if f := v.Field(i); f.CanInterface() { // others are not from JSON
+				restore(f)
+			}
 		}
 	case reflect.Slice:
 		if raw, ok := v.Interface().(json.RawMessage); ok {

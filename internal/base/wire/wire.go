@@ -128,6 +128,8 @@ type Message struct {
 	Total int64  `json:"total,omitempty"` // 0: unknown
 	What  string `json:"what,omitempty"`
 	Stuck *Stuck `json:"stuck,omitempty"` // while a client waits that asked for it
+	// Waiting says which server the engine waits for, and since when.
+	Waiting string `json:"waiting,omitempty"`
 
 	// pass (client) and passed, next, batch, end, cancel
 	Pass     int64 `json:"pass,omitempty"`
@@ -355,9 +357,10 @@ func (e *Error) Line() string {
 // FromError converts err to its form in messages.
 func FromError(err error) *Error {
 	e := errs.From(err)
-	out := &Error{Code: e.Code, Exception: errs.Classes[e.Code].Python, What: e.What, Where: e.Where, Hint: e.Hint}
+	out := &Error{Code: e.Code, Exception: errs.Classes[e.Code].Python, What: errs.Shown(e.What), Where: e.Where, Hint: errs.Shown(e.Hint)}
+	out.Where.File, out.Where.Shard, out.Where.Member = errs.Shown(e.Where.File), errs.Shown(e.Where.Shard), errs.Shown(e.Where.Member)
 	if e.Cause != nil {
-		out.Cause = e.Cause.Error()
+		out.Cause = errs.Shown(e.Cause.Error())
 	}
 	var code *errs.CodeError
 	if errors.As(e.Cause, &code) {

@@ -21,12 +21,23 @@ const maxNames = 10_000_000
 // as it is written is taken as it is written.
 //
 // A pattern that stands for nothing, and a name that does not exist, is an error
-// that names the nearest one that does. So is a command of WebDataset's (pipe:...):
-// none is run. A folder that cannot be listed is an error too: nobody knows what of
-// the dataset is in it.
+// that names the nearest one that does. So is a command of WebDataset's (pipe:...), of
+// which none is run, and a chained URL of fsspec's. A folder that cannot be listed is an
+// error too: nobody knows what of the dataset is in it. "@NAME" stands for what the list
+// NAME names, which has to be stored where the list is (see ExpandFrom).
 func Expand(ctx context.Context, src Source, patterns []string) ([]string, error) {
+	return ExpandFrom(ctx, src, patterns, nil)
+}
+
+func expand(ctx context.Context, src Source, patterns []string) ([]string, error) {
 	x := expander{ctx, src}
 	var out []string
+	if k, ok := src.(Keeper); ok {
+		var err error
+		if patterns, err = k.Keep(patterns); err != nil {
+			return nil, err
+		}
+	}
 	for _, p := range patterns {
 		p = Bare(p)
 		there, err := x.exists(p)
@@ -37,8 +48,8 @@ func Expand(ctx context.Context, src Source, patterns []string) ([]string, error
 			out = append(out, p)
 			continue
 		}
-		if command, ok := strings.CutPrefix(p, "pipe:"); ok {
-			return nil, piped(command)
+		if err := notNames(p); err != nil {
+			return nil, err
 		}
 		names, err := Braces(p)
 		if err != nil {
@@ -103,6 +114,8 @@ func (x expander) exists(name string) (bool, error) {
 		return false, nil
 	case errs.CodeOf(err) == errs.Unreadable:
 		return !strings.ContainsAny(name, "{*?["), nil
+	case errs.CodeOf(err) == errs.Denied && strings.ContainsAny(name, "{*?["):
+		return false, nil // a store that may not be listed denies names that are not there
 	}
 	return false, err
 }
@@ -119,14 +132,6 @@ func (x expander) notFound(pattern, name string, missing, of int) error {
 	return e.Try("%s", Suggest(x.ctx, x.src, name))
 }
 
-func piped(command string) error {
-	e := errs.New(errs.Config, "%s is a command, and stoker does not run commands: it reads local files by their paths", quote("pipe:"+command))
-	if path, ok := strings.CutPrefix(strings.TrimSpace(command), "cat "); ok && !strings.ContainsAny(path, "|;&<>") {
-		return e.Try("give the path: %s", quote(strings.TrimSpace(path)))
-	}
-	return e.Try("copy or mount the data, and give its path")
-}
-
 func quote(s string) string { return strconv.Quote(s) }
 
 // Suggest says what there is in place of a name that does not exist: the nearest
@@ -135,7 +140,10 @@ func Suggest(ctx context.Context, src Source, name string) string {
 	dir, rest := deepest(ctx, src, name)
 	word, more, _ := strings.Cut(rest, "/")
 	all, err := Names(ctx, src, dir)
-	if err != nil {
+	switch prefix, in := split(dir); {
+	case err != nil && prefix != "" && in == "": // its buckets, or its servers
+		return "check the path: there is no " + quote(prefix+word) + ", or nothing of it may be listed"
+	case err != nil:
 		return "check the path"
 	}
 	names := make([]string, 0, len(all))

@@ -161,17 +161,85 @@ func TestExpandTeaches(t *testing.T) {
 	}
 }
 
-// A command of WebDataset's is named as one, whatever braces and spaces are in it.
-func TestCommandsAreNotPaths(t *testing.T) {
+// A command of WebDataset's is named as one, whatever braces and spaces are in it, and
+// so is a chain of fsspec's; the hint is what to write. No secret in them is repeated.
+func TestWhatOtherToolsTakeAsNames(t *testing.T) {
 	for pattern, want := range map[string]string{
-		"pipe:cat /data/x-{0..3}.tar":    `give the path: "/data/x-{0..3}.tar"`,
-		"pipe:aws s3 cp s3://b/{0..3} -": "copy or mount",
-		"pipe:cat a.tar | gzip -d":       "copy or mount",
+		"pipe:cat /data/x-{0..3}.tar":                                     `give the path: "/data/x-{0..3}.tar"`,
+		"pipe:cat a.tar.gz | gzip -d":                                     `give the path: "a.tar.gz"`,
+		"pipe:cat a.tar | gzip -d":                                        "copy or mount",
+		"pipe:cat a.tar b.tar":                                            "copy or mount",
+		"pipe:":                                                           "copy or mount",
+		"pipe:aws s3 cp s3://b/{0..3}.tar -":                              `give the URL: "s3://b/{0..3}.tar"`,
+		"pipe:aws s3 cp --quiet 's3://b/a b.tar' - || true":               `give the URL: "s3://b/a b.tar"`,
+		"pipe:aws --endpoint-url http://h:9000 s3 cp s3://b/k -":          `give the URL: "s3://b/k", with endpoint_url in dataset.storage: http://h:9000`,
+		"pipe:aws s3 cp --profile=me --region eu s3://b/k -":              `"s3://b/k", with profile in dataset.storage: me, with region in dataset.storage: eu`,
+		"pipe:aws s3 cp --no-sign-request s3://b/k -":                     `with anonymous in dataset.storage: true`,
+		"pipe:s3cmd get --no-progress s3://b/k -":                         `give the URL: "s3://b/k"`,
+		"pipe:s5cmd cat s3://b/k":                                         `give the URL: "s3://b/k"`,
+		"pipe:curl -s -L https://h/x-{000..099}.tar || true":              `give the URL: "https://h/x-{000..099}.tar"`,
+		"pipe:curl -s -L -H 'Authorization: Bearer HUSH' https://h/x.tar": `"https://h/x.tar"; export the token and give the name of its variable as token_env`,
+		"pipe:curl -u me:HUSH https://h/x.tar":                            `"https://h/x.tar"; put the user and the password into ~/.netrc`,
+		"pipe:curl -s 'https://h/x.tar?sig=HUSH'":                         "give the URL that is in the command",
+		"pipe:wget -q -O - http://h/x.tar":                                `give the URL: "http://h/x.tar"`,
+		"pipe:gsutil cat gs://b/{0..3}.tar":                               `give the URL: "gs://b/{0..3}.tar"`,
+		"pipe:gcloud storage cat gs://b/k.tar.zst | zstd -d":              `give the URL: "gs://b/k.tar.zst"`,
+		"pipe:AWS_SECRET_ACCESS_KEY=HUSH aws s3 cp s3://b/k -":            `give the URL: "s3://b/k"`,
+		"pipe:curl $(cat HUSH)/x":                                         "copy or mount",
+		"pipe:make-shards | cat":                                          "copy or mount",
+		"simplecache::s3://b/k":                                           `give the URL alone, which is read in place: "s3://b/k"`,
+		"filecache::https://h/x.tar?sig=HUSH":                             "give the URL after the last :: alone",
+		"blockcache::gs://b/*":                                            `"gs://b/*"`,
+		"zip://a.csv::s3://b/k.zip":                                       `unpack "s3://b/k.zip"`,
+		"zip://*.csv::simplecache::s3://b/k.zip":                          `unpack "s3://b/k.zip"`,
+		"simplecache::zip://*::s3://b/k.zip":                              `unpack "s3://b/k.zip"`,
+		"tar://a.jpg::s3://b/k.tar":                                       `give the archive, whose members are the samples: "s3://b/k.tar"`,
+		"dbfs:/mnt/x":                                                     `give the path under which Databricks mounts it: "/dbfs/mnt/x"`,
 	} {
 		_, err := source.Expand(ctx, openFile(t), []string{pattern})
 		e := errs.From(err)
-		if err == nil || e.Code != errs.Config || !strings.Contains(e.What, "is a command") || !strings.Contains(e.Hint, want) {
+		if err == nil || e.Code != errs.Config || !strings.Contains(e.Hint, want) || strings.Contains(err.Error()+e.Hint, "HUSH") {
 			t.Errorf("%s: %v (%s), want %s", pattern, err, e.Hint, want)
+		}
+		if strings.HasPrefix(pattern, "pipe:") && !strings.Contains(e.What, "is a command") {
+			t.Errorf("%s: %s", pattern, e.What)
+		}
+	}
+	tree(t, "a::b.tar", "pipe:x")
+	for _, name := range []string{"a::b.tar", "pipe:x", "zip::x"} { // names like any other, where they exist
+		if got, err := source.Expand(ctx, openFile(t), []string{name}); name != "zip::x" && (err != nil || len(got) != 1) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// The error of a scheme that nothing reads says what to write.
+func TestSchemesOfOtherTools(t *testing.T) {
+	m := source.NewMux([]source.Scheme{source.Local(), {Name: "s3"}, {Name: "http"}, {Name: "https"}}, source.Access{})
+	for name, want := range map[string]string{
+		"s3a://b/{0..3}.tar":                    `write "s3://b/{0..3}.tar"`,
+		"s3n://b/k":                             `write "s3://b/k"`,
+		"S3A://b/k":                             `write "s3://b/k"`,
+		"wasbs://c@a.blob.core.windows.net/p/x": `write "abfss://c@a.dfs.core.windows.net/p/x"`,
+		"wasb://c@a.blob.core.windows.net/p?sig=HUSH": `write "abfss://c@a.dfs.core.windows.net/p"`,
+		"dbfs://mnt/x":                      `"/dbfs/mnt/x"`,
+		"hdfs://namenode/x":                 "hdfs dfs -get",
+		"oss://b/k":                         `write "s3://b/k", and set endpoint_url in dataset.storage: https://s3.oss-REGION.aliyuncs.com`,
+		"cos://b/k":                         `write "s3://b/k", and set endpoint_url`,
+		"r2://b/k":                          `https://ACCOUNT.r2.cloudflarestorage.com`,
+		"minio://b/k":                       `write "s3://b/k", and set endpoint_url in dataset.storage: http://HOST:9000`,
+		"github://owner:repo@v1/data/x.tar": `write "https://raw.githubusercontent.com/owner/repo/v1/data/x.tar"`,
+		"github://owner/repo":               "raw.githubusercontent.com/OWNER/REPOSITORY",
+		"sftp://u:HUSH@h/x":                 "mount the folder",
+		"htps://h/x":                        "did you mean https://?",
+		"s4://b/x":                          "did you mean s3://?",
+		"quux://u:HUSH@b/x":                 "copy or mount the data",
+		"davs://h/x":                        `write "https://h/x"`,
+	} {
+		_, err := source.Expand(ctx, m, []string{name})
+		e := errs.From(err)
+		if err == nil || e.Code != errs.Config || !strings.Contains(e.Hint, want) || strings.Contains(err.Error()+e.Hint, "HUSH") {
+			t.Errorf("%s: %v (%s), want %s", name, err, e.Hint, want)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/dataset"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/suffix"
@@ -59,7 +60,11 @@ type found struct {
 
 // check reads the samples and fills in the report.
 func (r *Report) check(ctx context.Context, c Config, ds format.Stored, ids []int64) error {
-	k := &checker{ds: ds, src: dataset.NewSource(c.Sources, source.Access{}), all: c.All || c.Decode, limit: c.Dataset.MaxPixels, also: c.Also, each: c.Each, kinds: r.kinds(), fields: map[string]*tally{}}
+	src, err := dataset.SourceOf(c.Sources, spec.Spec{Dataset: c.Dataset})
+	if err != nil {
+		return err
+	}
+	k := &checker{ds: ds, src: src, all: c.All || c.Decode, limit: c.Dataset.MaxPixels, also: c.Also, each: c.Each, kinds: r.kinds(), fields: map[string]*tally{}}
 	defer k.src.Close()
 	if err := k.compile(); err != nil {
 		return err
@@ -80,7 +85,7 @@ func (r *Report) check(ctx context.Context, c Config, ds format.Stored, ids []in
 			lane.Close()
 		}
 	}()
-	err := format.Each(ctx, len(ids), func(i int) error {
+	err = format.Each(ctx, len(ids), func(i int) error {
 		w := k.workers.Get().(*worker)
 		defer k.workers.Put(w)
 		seen, err := k.read(ctx, w, ids[i])

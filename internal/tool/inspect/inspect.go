@@ -32,7 +32,7 @@ const DefaultCheck = 1000
 type Config struct {
 	Dataset spec.Dataset
 	Formats []dataset.Format // nil: dataset.Formats()
-	Sources []source.Scheme  // nil: dataset.Sources()
+	Sources []source.Scheme  // nil: dataset.Sources
 	Check   int64            // samples that are read; 0: DefaultCheck; less than 0: none
 	All     bool             // read and decode all of them
 	Decode  bool             // decode those that are read
@@ -136,6 +136,7 @@ const maxNumbered = 1 << 16
 // Run inspects a dataset. The report describes damage; an error means that the dataset
 // could not be inspected.
 func Run(ctx context.Context, c Config) (*Report, error) {
+	c.Dataset = c.Dataset.Hidden()
 	l, err := dataset.Open(ctx, spec.Spec{Dataset: c.Dataset}, dataset.Options{Formats: c.Formats, Sources: c.Sources, Progress: c.Indexing, Stored: true})
 	if err != nil {
 		return nil, err

@@ -23,7 +23,10 @@ func (r *Report) namesFiles(ctx context.Context, c Config, l *dataset.Collection
 	if !one || d.PathColumn != "" || slices.ContainsFunc(r.delivered, func(c dataset.Column) bool { return c.Kind == "image" }) {
 		return d
 	}
-	src := dataset.NewSource(c.Sources, source.Access{})
+	src, err := dataset.SourceOf(c.Sources, spec.Spec{Dataset: d})
+	if err != nil {
+		return d
+	}
 	defer src.Close()
 	var first format.Sample
 	if err := format.NewReader(l.Dataset(), src).Read(ctx, 0, nil, &first); err != nil {

@@ -99,7 +99,7 @@ func (p *packer) load(ctx context.Context, d spec.Dataset) (*dataset.Collection,
 func (p *packer) current(ctx context.Context, src source.Source, l *dataset.Collection) (*dataset.Collection, error) {
 	d := p.Dataset
 	if table := p.manifest(l); table != "" {
-		d = spec.Dataset{Manifest: table, Label: d.Label, Root: d.Root}
+		d = spec.Dataset{Manifest: table, Label: d.Label, Root: d.Root}.ReachedAs(d)
 		named, err := p.load(ctx, d)
 		switch {
 		case err == nil:
@@ -173,7 +173,11 @@ func fresh(ctx context.Context, src source.Source, l *dataset.Collection) (bool,
 // apart refuses to pack a folder into itself: the next run would look for samples
 // in the shards, or the shards would be among their own sources.
 func (c Config) apart(ctx context.Context) error {
-	src, dst := dataset.NewSource(c.Sources, source.Access{}), c.Dst
+	dst := c.Dst
+	src, err := dataset.SourceOf(c.Sources, spec.Spec{Dataset: c.Dataset})
+	if err != nil {
+		return err
+	}
 	defer src.Close()
 	paths, err := source.Expand(ctx, src, c.Dataset.Path)
 	if err != nil {

@@ -70,7 +70,7 @@ type Options struct {
 type Config struct {
 	Dataset spec.Dataset
 	Formats []dataset.Format // nil: dataset.Formats()
-	Sources []source.Scheme  // nil: dataset.Sources()
+	Sources []source.Scheme  // nil: dataset.Sources
 	Dst     string
 	Options Options
 

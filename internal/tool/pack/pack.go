@@ -8,8 +8,8 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/dataset"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
@@ -87,11 +87,15 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 	if c.Tasks > 0 && c.Overwrite {
 		return nil, nil, errs.New(errs.Config, "tasks cannot overwrite: each would remove what the others made").Try("remove the folder before the tasks begin")
 	}
+	c.Dataset = c.Dataset.Hidden()
 	if err := c.apart(ctx); err != nil {
 		return nil, nil, err
 	}
 	p := &packer{Config: c}
-	src := dataset.NewSource(c.Sources, source.Access{})
+	src, err := dataset.SourceOf(c.Sources, spec.Spec{Dataset: c.Dataset})
+	if err != nil {
+		return nil, nil, err
+	}
 	end, err := p.openSource(ctx, src)
 	if err == nil {
 		p.program, err = prepare.New(p.ds, p.kind.Names, p.Options.Options, p.Options.Output != OutputTar)

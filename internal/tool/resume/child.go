@@ -34,6 +34,7 @@ type process struct {
 
 // start starts a child with a job.
 func (c *Config) start(ctx context.Context, job Job) (*process, error) {
+	job.Spec.Dataset = job.Spec.Dataset.AsGiven() // it goes through a pipe
 	text, err := json.Marshal(job)
 	if err != nil {
 		return nil, errs.New(errs.Bug, "cannot write a job").Because(err)

@@ -88,7 +88,10 @@ func (c Config) depends(shard string) *dataset.Format {
 // together is the report on a dataset that does not open and whose shards depend on each
 // other: all damaged ones are named, and no sample is read.
 func together(ctx context.Context, c Config, kind *dataset.Format, root string, err error) (*Report, error) {
-	src := dataset.NewSource(c.Sources, source.Access{})
+	src, e := c.source()
+	if e != nil {
+		return nil, e
+	}
 	defer src.Close()
 	damage, files, e := kind.Damage(ctx, src, root)
 	if e != nil || len(damage) == 0 {
@@ -104,7 +107,11 @@ func together(ctx context.Context, c Config, kind *dataset.Format, root string, 
 // verified is the report on a dataset that opens completely.
 func verified(ctx context.Context, c Config) (*Report, error) {
 	r := &Report{Dataset: c.Dataset, Opened: true}
-	sums, src := &digests{}, dataset.NewSource(c.Sources, source.Access{})
+	sums := &digests{}
+	src, err := c.source()
+	if err != nil {
+		return nil, err
+	}
 	defer src.Close()
 	var broken []*errs.Error
 	report, err := inspect.Run(ctx, c.inspection(func(ds format.Stored) (err error) {
@@ -139,7 +146,10 @@ func (c Config) files(ctx context.Context, damage *errs.Error) []string {
 	if d.Manifest != "" || bad == "" {
 		return nil
 	}
-	src := dataset.NewSource(c.Sources, source.Access{})
+	src, err := c.source()
+	if err != nil {
+		return nil
+	}
 	defer src.Close()
 	paths, err := source.Expand(ctx, src, d.Path)
 	if err != nil {

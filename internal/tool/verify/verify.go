@@ -36,7 +36,7 @@ import (
 type Config struct {
 	Dataset spec.Dataset
 	Formats []dataset.Format // nil: dataset.Formats()
-	Sources []source.Scheme  // nil: dataset.Sources()
+	Sources []source.Scheme  // nil: dataset.Sources
 	Quick   bool             // only compares the index with the files' sizes and times; no sample is read
 	Share   float64          // share of the samples to read, a keyed choice; 0: all
 
@@ -112,10 +112,19 @@ func (r *Report) hashes(ctx context.Context, src source.Source, ds hashed, x for
 	return broken, nil
 }
 
+// source is where the dataset is stored.
+func (c Config) source() (*source.Mux, error) {
+	return dataset.SourceOf(c.Sources, spec.Spec{Dataset: c.Dataset})
+}
+
 // Run verifies a dataset. Damage of samples and of shards is in the report; an
 // error means that it could not be verified.
 func Run(ctx context.Context, c Config) (*Report, error) {
-	src := dataset.NewSource(c.Sources, source.Access{})
+	c.Dataset = c.Dataset.Hidden()
+	src, err := c.source()
+	if err != nil {
+		return nil, err
+	}
 	defer src.Close()
 	p, err := openPacked(ctx, src, c.Dataset)
 	if err != nil {
@@ -259,7 +268,8 @@ func DigestsPath(x *index.Index) string {
 func (d *digests) open(ctx context.Context, src source.Source, x *index.Index) error {
 	name := DigestsPath(x)
 	b, err := source.ReadAll(ctx, src, name, math.MaxInt64)
-	if errs.CodeOf(err) == errs.NotFound {
+	// A store that may not be listed, or a signed URL, denies a name that is not there.
+	if code := errs.CodeOf(err); err != nil && (code == errs.NotFound || code == errs.Denied) {
 		return nil
 	}
 	if err != nil {

@@ -31,18 +31,31 @@ class Verb:
     again: str  # said when it was stopped, unless it says so itself
 
 
-def run(command: list[str], verb: Verb, progress: Told | None = None) -> dict[str, Any]:
+def run(
+    command: list[str], verb: Verb, progress: Told | None = None, dataset: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Runs a command that was given --json and --progress, and returns its result; raises its errors. The command ends
-    with this call, whatever happens."""
+    with this call, whatever happens. ``dataset`` goes to its standard input: everybody sees command lines, and names
+    may have signatures."""
     bar = _notice.Progress()
     error: Mapping[str, Any] | None = None
     words: list[str] = []
     stopped = verb.again
+    if dataset is not None:
+        command = [*command[:2], "--dataset=-", *command[2:]]
     with tempfile.TemporaryFile() as out:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL if dataset is None else subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         try:
+            if child.stdin is not None:
+                with suppress(BrokenPipeError):  # it says why it ended
+                    child.stdin.write(json.dumps(dataset).encode())
+                    child.stdin.close()
             assert child.stderr is not None
             for line in child.stderr:
                 told = read_line(line)

@@ -71,7 +71,9 @@ def read(user: Any, k: Mapping[str, Any], single: bool, problems: Problems) -> H
     mine = ours(user)
     if mine:
         name, why = user.shown, user.why(k["collate_fn"])
-    for key in ("pack", "tune") if mine and user._native else ("layout", "max_pixels", "cache", "pack", "tune"):
+    for key in (
+        ("pack", "tune") if mine and user._native else ("layout", "max_pixels", "fetch", "cache", "pack", "tune")
+    ):
         if k[key] is not None and k[key] is not False:
             problems.add(
                 f"{key} is for datasets that the engine reads, and {name} is made by Python code",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import operator
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -387,7 +388,18 @@ def _path(path: Any, name: str, problems: Problems) -> str:
 
 
 def absolute(path: str) -> str:
-    """A path with the same meaning in the engine, in another process, and after ``os.chdir``."""
-    if not path or "://" in path:
+    """A path with the same meaning in the engine, in another process, and after ``os.chdir``. Names of stores, commands
+    of WebDataset's and chains of fsspec's are as they are: the engine says what to write instead of those."""
+    if not path or "://" in path or foreign(path):
         return path
     return os.path.join(os.getcwd(), path)
+
+
+_FOREIGN = re.compile(
+    r"pipe:|dbfs:/|(simplecache|filecache|blockcache|cached|zip|tar|libarchive|reference|dir|git)(::|://)"
+)
+
+
+def foreign(path: str) -> bool:
+    """Whether a path is a command, or a chain of fsspec's, and not a file here."""
+    return _FOREIGN.match(path) is not None and not os.path.exists(path)

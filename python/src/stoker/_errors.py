@@ -19,6 +19,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ._shown import shown_text
+
 _WHERE_WORDS = {
     "file": "{}",
     "shard": "shard {}",
@@ -63,12 +65,15 @@ class StokerError(Exception):
         cause: str | None = None,
         hint: str | None = None,
     ) -> None:
+        what = shown_text(what)
         super().__init__(what)
         self.what = what
         self.code = code or self.default_code
-        self.where: dict[str, Any] = dict(where or {})
-        self.cause = cause or None
-        self.hint = hint or None
+        self.where: dict[str, Any] = {
+            key: shown_text(value) if isinstance(value, str) else value for key, value in (where or {}).items()
+        }
+        self.cause = shown_text(cause) if cause else None
+        self.hint = shown_text(hint) if hint else None
         self.traceback: str | None = None
 
     def __str__(self) -> str:
@@ -103,7 +108,12 @@ class DataError(StokerError):
 
 
 class SourceError(StokerError, OSError):
-    """The storage refused or failed."""
+    """The storage refused or failed.
+
+    ``code`` says how: ``unreadable``, a disk or a mount failed; ``unreachable``, a server could not be reached until
+    the deadline; ``denied``, a store refused the credentials, or there are none; ``throttled``, a store refused more
+    requests until the deadline. It never counts as a bad sample, whatever ``on_bad`` says.
+    """
 
     default_code = "unreadable"
 
@@ -160,6 +170,10 @@ _WORDS = [
         (r"dataset\.window\.([a-z]+)\b", r"\1"),
         (r"dataset\.window\b", "length"),
         (r"dataset\.path_column\b", "path"),
+        (r"([a-z_]+) in dataset\.storage: ", r"storage_options \1: "),
+        (r"dataset\.storage\.([a-z_]+)\b", r"\1 of storage_options"),
+        (r"dataset\.storage\b", "storage_options"),
+        (r"fetch\.([a-z]+)\b", r"\1 of fetch"),
         (r"batch\.size\b", "batch_size"),
         (r"batch\.window\b", "length_window"),
         (

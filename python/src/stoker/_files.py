@@ -31,6 +31,7 @@ class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
               Other numbers are delivered as int64, or as float64 if one has a decimal point, and a notice says so.
               "none": there are no labels. Without ``path``, the default is a column called label or class
     root      the folder that paths are relative to and must not leave; None: that of the table
+    origins   prefixes of names that the table may name elsewhere, such as "s3://bucket/pictures/"; None: nowhere
     transform transforms of the images; with ``fields``, of those without their own
 
     With ``path``, samples are ``(image, label)``, or ``(image,)`` without labels; otherwise tuples of the columns.
@@ -48,6 +49,8 @@ class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         *,
         root: Any = None,
         transform: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None: ...
 
     @overload
@@ -60,6 +63,8 @@ class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         root: Any = None,
         transform: Any = None,
         fields: Sequence[str | Field] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None: ...
 
     def __init__(
@@ -71,6 +76,8 @@ class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         root: Any = None,
         transform: Any = None,
         fields: Sequence[str | Field] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None:
         problems = Problems("Table")
         for key, given in (("root", root), ("transform", transform)):
@@ -81,7 +88,7 @@ class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         problems.raise_any()
         if path is None:
             self._format = "table"
-            super().__init__(manifest, fields, label=label)
+            super().__init__(manifest, fields, label=label, storage_options=storage_options, origins=origins)
             return
         self._format = "files"
         root = None if root is None else absolute(_path(root, "root", problems))
@@ -91,7 +98,15 @@ class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         fields, self._pictures = _images("Table", fields, transform, label is not None, problems)
         problems.raise_any()
         self._transform = transform
-        super().__init__(manifest, fields, path_column=path, label=label or "none", root=root)
+        super().__init__(
+            manifest,
+            fields,
+            path_column=path,
+            label=label or "none",
+            root=root,
+            storage_options=storage_options,
+            origins=origins,
+        )
 
     def _where(self) -> dict[str, Any]:
         where = super()._where()
@@ -164,10 +179,20 @@ class files(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         labels: None,
         *,
         transform: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None: ...
 
     @overload
-    def __init__(self, pattern: Any, labels: str = "folder", *, transform: Any = None) -> None: ...
+    def __init__(
+        self,
+        pattern: Any,
+        labels: str = "folder",
+        *,
+        transform: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
+    ) -> None: ...
 
     @overload
     def __init__(
@@ -177,6 +202,8 @@ class files(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         *,
         transform: Any = None,
         fields: Sequence[str | Field],
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None: ...
 
     def __init__(
@@ -186,6 +213,8 @@ class files(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         *,
         transform: Any = None,
         fields: Sequence[str | Field] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None:
         problems = Problems("files")
         if labels not in (None, "folder"):
@@ -195,4 +224,4 @@ class files(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         fields, self._pictures = _images("files", fields, transform, labels is not None, problems)
         problems.raise_any()
         self._transform = transform
-        super().__init__(pattern, fields, label=labels or "none")
+        super().__init__(pattern, fields, label=labels or "none", storage_options=storage_options, origins=origins)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from ._datasets import _path, absolute
 from ._errors import Problems
 from ._fields import Field
+from ._shown import shown
 from ._stored import Pictures, picture
 from ._types import JP, NP, TP
 
@@ -30,6 +31,7 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
 
     transform    transforms of this package or of torchvision (v1 or v2), or a Compose of them
     allow_empty  accept classes without an image
+    storage_options   how the store that has the folder is reached (see ``stoker.WebDataset``)
 
     ``target_transform``, ``loader`` and ``is_valid_file`` are Python functions and must be None.
 
@@ -74,6 +76,8 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         loader: Callable[[str], Any] | None = None,
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         problems = Problems("ImageFolder")
         functions = {"target_transform": target_transform, "loader": loader, "is_valid_file": is_valid_file}
@@ -88,7 +92,9 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         self._transform, self._pictures = transform, ("image",)
         image.spec["from"] = "image"
         label = Field("label", source="label", decode="int")
-        super().__init__(self.root, [image, label], allow_empty=self.allow_empty or None)
+        super().__init__(
+            self.root, [image, label], allow_empty=self.allow_empty or None, storage_options=storage_options
+        )
 
     if TYPE_CHECKING:
 
@@ -130,11 +136,11 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
     def _columns(self) -> dict[str, list[Any]]:
         if self._table is None:
             found = self._look().table(["label", "path"])
-            # As in torchvision: below the root as it was given.
-            below = os.path.join(os.path.normpath(absolute(self.root)), "")
-            found["path"] = [os.path.join(self.root, path.removeprefix(below)) for path in found["path"]]
+            if "://" not in self.root:  # as in torchvision: below the root as it was given
+                below = os.path.join(os.path.normpath(absolute(self.root)), "")
+                found["path"] = [os.path.join(self.root, path.removeprefix(below)) for path in found["path"]]
             self._table = found
         return self._table
 
     def __repr__(self) -> str:
-        return f"ImageFolder({self.root!r}, transform={self.transform!r})"
+        return f"ImageFolder({shown(self.root)!r}, transform={self.transform!r})"

@@ -14,7 +14,7 @@ import copy
 import difflib
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ._advice import check_keywords
@@ -22,6 +22,7 @@ from ._arguments import truth
 from ._errors import ConfigError, Problems, whole
 from ._fields import SAID, Field, dtype_name, read_names
 from ._numbers import scalar
+from ._shown import shown_all
 from ._split import bare
 from ._stored import Stored, not_a_path, paths
 from ._types import JP, NP, TP, J, N, T
@@ -56,6 +57,8 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
         /,
         *,
         unpacked: str | int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None: ...
 
     @overload
@@ -64,6 +67,8 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
         *path: Any,
         fields: Sequence[str | Field] | None = None,
         unpacked: str | int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
         **named: Any,
     ) -> None: ...
 
@@ -72,11 +77,13 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
         *path: Any,
         fields: Sequence[str | Field] | None = None,
         unpacked: str | int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
         **named: Any,
     ) -> None:
         problems = Problems("NpyDataset")
         if path:
-            check_keywords("NpyDataset", (name for name in named if _near(name)), ["fields", "unpacked"])
+            check_keywords("NpyDataset", (name for name in named if _near(name)), _KEYWORDS)
         if bool(path) == bool(named):
             problems.add(
                 f"got {len(path)} paths and {len(named)} named paths",
@@ -95,7 +102,9 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
         problems.raise_any()
         first = path[0] if path else next(iter(named.values()))
         self._form = "tuple"  # decided below, from what there is
-        super().__init__(first, fields, columns=columns, unpacked=unpacked)
+        super().__init__(
+            first, fields, columns=columns, unpacked=unpacked, storage_options=storage_options, origins=origins
+        )
         if columns is None and _zipped(self.path):
             self._form = "dict"
         elif self._count(columns) == 1:
@@ -130,7 +139,7 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
         columns = self._keys.get("columns")
         if columns is None:
             return super().__repr__()
-        return "NpyDataset(" + ", ".join(f"{column['name']}={column['path']!r}" for column in columns) + ")"
+        return "NpyDataset(" + ", ".join(f"{one['name']}={shown_all(one['path'])!r}" for one in columns) + ")"
 
 
 def _zipped(path: str | list[str]) -> bool:
@@ -147,9 +156,12 @@ def _listed(path: str | list[str]) -> list[str]:
     return [path] if isinstance(path, str) else path
 
 
+_KEYWORDS = ["fields", "unpacked", "storage_options", "origins"]
+
+
 def _near(name: str) -> bool:
     """Whether a file name looks like a misspelt keyword."""
-    return bool(difflib.get_close_matches(name, ["fields", "unpacked"], 1))
+    return bool(difflib.get_close_matches(name, _KEYWORDS, 1))
 
 
 def _stem(path: Any) -> str:
@@ -179,11 +191,21 @@ class HDF5Dataset(Stored["Dict", "Dict", "Dict"]):
         *,
         group: str | None = None,
         unpacked: str | int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None:
         problems = Problems("HDF5Dataset")
         names = read_names("columns", columns, problems)
         problems.raise_any()
-        super().__init__(path, fields, columns=names, group=group, unpacked=unpacked)
+        super().__init__(
+            path,
+            fields,
+            columns=names,
+            group=group,
+            unpacked=unpacked,
+            storage_options=storage_options,
+            origins=origins,
+        )
 
 
 class LMDBDataset(Stored["Dict", "Dict", "Dict"]):
@@ -203,8 +225,12 @@ class LMDBDataset(Stored["Dict", "Dict", "Dict"]):
         *,
         database: str | None = None,
         values: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(path, fields, database=database, values=values)
+        super().__init__(
+            path, fields, database=database, values=values, storage_options=storage_options, origins=origins
+        )
 
 
 class TFRecordDataset(Stored["Dict", "Dict", "Dict"]):
@@ -216,8 +242,15 @@ class TFRecordDataset(Stored["Dict", "Dict", "Dict"]):
 
     _format = "tfrecord"
 
-    def __init__(self, path: Any, fields: Sequence[str | Field] | None = None) -> None:
-        super().__init__(path, fields)
+    def __init__(
+        self,
+        path: Any,
+        fields: Sequence[str | Field] | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(path, fields, storage_options=storage_options, origins=origins)
 
 
 class ParquetDataset(Stored["Dict", "Dict", "Dict"]):
@@ -243,13 +276,23 @@ class ParquetDataset(Stored["Dict", "Dict", "Dict"]):
         columns: Sequence[str] | None = None,
         label: str | None = None,
         unpacked: str | int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None:
         problems = Problems("ParquetDataset")
         if fields is not None and columns is not None:
             problems.add("fields and columns mean the same", "give only one")
         problems.raise_any()
         chosen, by = (fields, "fields") if columns is None else (columns, "columns")
-        super().__init__(path, chosen, chosen_by=by, label=label, unpacked=unpacked)
+        super().__init__(
+            path,
+            chosen,
+            chosen_by=by,
+            label=label,
+            unpacked=unpacked,
+            storage_options=storage_options,
+            origins=origins,
+        )
 
 
 class LinesDataset(Stored["Dict", "Dict", "Dict"]):
@@ -263,8 +306,15 @@ class LinesDataset(Stored["Dict", "Dict", "Dict"]):
 
     _format = "lines"
 
-    def __init__(self, path: Any, fields: Sequence[str | Field] | None = None) -> None:
-        super().__init__(path, fields)
+    def __init__(
+        self,
+        path: Any,
+        fields: Sequence[str | Field] | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(path, fields, storage_options=storage_options, origins=origins)
 
     def _fields(self) -> list[dict[str, Any]] | None:
         return self._given and [
@@ -284,9 +334,15 @@ class MDSDataset(Stored["Dict", "Dict", "Dict"]):
     _format = "mds"
 
     def __init__(
-        self, path: Any, fields: Sequence[str | Field] | None = None, *, unpacked: str | int | None = None
+        self,
+        path: Any,
+        fields: Sequence[str | Field] | None = None,
+        *,
+        unpacked: str | int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(path, fields, unpacked=unpacked)
+        super().__init__(path, fields, unpacked=unpacked, storage_options=storage_options, origins=origins)
 
 
 class BetonDataset(Stored["Dict", "Dict", "Dict"]):
@@ -298,12 +354,20 @@ class BetonDataset(Stored["Dict", "Dict", "Dict"]):
 
     _format = "beton"
 
-    def __init__(self, path: Any, fields: Sequence[str | Field] | None = None, *, pictures: bool | None = None) -> None:
+    def __init__(
+        self,
+        path: Any,
+        fields: Sequence[str | Field] | None = None,
+        *,
+        pictures: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
+    ) -> None:
         problems = Problems("BetonDataset")
         if pictures is not None:
             pictures = truth("pictures", pictures, problems)
         problems.raise_any()
-        super().__init__(path, fields, pictures=pictures)
+        super().__init__(path, fields, pictures=pictures, storage_options=storage_options, origins=origins)
 
 
 class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
@@ -338,6 +402,8 @@ class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
         eos: int | None = None,
         bos: int | None = None,
         out: Any = "int64",
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None: ...
 
     @overload
@@ -354,6 +420,8 @@ class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
         eos: int | None = None,
         bos: int | None = None,
         out: Any = "int64",
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None: ...
 
     @overload
@@ -370,6 +438,8 @@ class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
         eos: int | None = None,
         bos: int | None = None,
         out: Any = "int64",
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None: ...
 
     @overload
@@ -388,6 +458,8 @@ class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
         eos: int | None = None,
         bos: int | None = None,
         out: Any = "int64",
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None: ...
 
     def __init__(
@@ -405,6 +477,8 @@ class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
         next: bool = True,  # the stored word
         out: Any = "int64",
         fields: Sequence[str | Field] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
     ) -> None:
         problems = Problems("TokenDataset")
         length, stride, random, seed = scalar(length), scalar(stride), scalar(random), scalar(seed)
@@ -434,4 +508,6 @@ class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
         if fields is None:
             views = [("x", (None, -1)), ("y", (1, None))] if next and not documents else [("tokens", None)]
             fields = [Field(name, source="tokens", dtype=out, view=view) for name, view in views]
-        super().__init__(path, fields, window=window, dtype=dtype_name(dtype))
+        super().__init__(
+            path, fields, window=window, dtype=dtype_name(dtype), storage_options=storage_options, origins=origins
+        )

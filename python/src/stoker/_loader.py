@@ -122,6 +122,10 @@ class DataLoader(Passing, _Base[T]):
                       "auto" (default): a quarter of the machine's free memory, shared by all loaders of the process
                       that have no limit of their own. A picture that needs more is decoded alone
     max_pixels        pictures with more pixels are not decoded and are bad samples; default 178,956,970, as in Pillow
+    fetch             for data in stores, a dict of what is asked for at once: ahead (bytes requested beyond the batches
+                      made ahead; "auto"), connections (requests at once, at most; "auto"), bandwidth (bytes per
+                      second, at most, such as "100MB"; "none"), hedge (send slow requests a second time; True),
+                      deadline (how long one read is tried: seconds, or "90s"; "10m"). Batches do not change
     cache             memory for samples that are the same in every epoch, decoded and transformed up to the first
                       random transform: "8GiB", a number of bytes, or True, a quarter of the machine's free memory; or
                       {"memory": "8GiB", "after": "decode"}, to keep them only decoded. Samples that do not fit are
@@ -306,6 +310,7 @@ class DataLoader(Passing, _Base[T]):
         prefetch: int | None = None,
         memory: str | int | None = None,
         max_pixels: int | None = None,
+        fetch: Mapping[str, Any] | None = None,
         cache: Any = None,
         tune: str | None = None,
         native: bool | None = None,

@@ -14,6 +14,7 @@ from ._errors import Problems, whole
 from ._numbers import scalar
 from ._process import find
 from ._strangers import map_style
+from ._survey import reached
 
 _RUN = _command.Verb("pack", "packing", "the same call continues after the finished shards")
 
@@ -49,6 +50,7 @@ def pack(
     dry_run: bool = False,
     finish: bool = False,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     progress: _command.Told | None = None,
 ) -> dict[str, Any]:
     """Writes a dataset as new shards into the folder ``dst``. Same as the command ``stoker pack`` with these flags.
@@ -77,6 +79,7 @@ def pack(
     task        (i, n) or "i/n" makes only part i of n; finish=True, with src None, joins the parts
     dry_run     write nothing, and return an estimate
     overwrite   replace an existing packing
+    storage_options   how the store of a path is reached, as for the datasets
     progress    called with (samples done, total samples, bytes written), at most ten times a second
 
     Returns the manifest, which is also in ``dst/manifest.json``; with ``task``, {"shards", "made"}; with ``dry_run``,
@@ -97,13 +100,16 @@ def pack(
         from . import _packsteps  # which needs the loader
 
         return _packsteps.pack(stepped, absolute(to), said, progress)
-    paths = _source(src, said, problems)
+    storage_options = said.pop("storage_options")
+    where = _source(src, said, problems)
+    if where is not None:
+        where = {**where, **reached(src, storage_options, problems)}
     flags = _flags(said, problems)
     if not to:
         problems.add("dst is empty", "give the folder to pack into")
     problems.raise_any()
-    command = [find(), "pack", "--json", "--progress", *flags, "--", *paths, absolute(to)]
-    report = _command.run(command, _RUN, progress)
+    command = [find(), "pack", "--json", "--progress", *flags, "--", absolute(to)]
+    report = _command.run(command, _RUN, progress, where)
     manifest = report.get("manifest")
     return report if manifest is None else dict(manifest)
 
@@ -115,31 +121,33 @@ def _in_python(src: Any) -> Any:
     return src if not isinstance(src, Sequence) and map_style(src) else None
 
 
-def _source(src: Any, said: dict[str, Any], problems: Problems) -> list[str]:
-    """The paths for the command; fills in format and fields of a dataset."""
+def _source(src: Any, said: dict[str, Any], problems: Problems) -> dict[str, Any] | None:
+    """The dataset in the form of the Spec, None for no dataset; takes format, and fills in fields of a dataset."""
     if said["finish"]:
         if src is not None:
             problems.add("finish=True joins the parts in dst and takes no src", "pass None as src")
-        return []
+        return None
     if isinstance(src, Dataset):
         return _of_dataset(src, said, problems)
+    given = {} if (kind := said["format"]) is None else {"format": kind}
     if isinstance(src, (str, bytes, os.PathLike)):
-        return [absolute(_path(src, "src", problems))]
+        said["format"] = None
+        return {"path": [absolute(_path(src, "src", problems))], **given}
     if isinstance(src, Sequence) and src:
-        return [absolute(_path(one, f"src[{i}]", problems)) for i, one in enumerate(src)]
+        said["format"] = None
+        return {"path": [absolute(_path(one, f"src[{i}]", problems)) for i, one in enumerate(src)], **given}
     problems.add(f"src is {src!r:.80}", "give a path, a list of paths, or a dataset of stoker's")
-    return []
+    return {}
 
 
-def _of_dataset(src: Dataset, said: dict[str, Any], problems: Problems) -> list[str]:
+def _of_dataset(src: Dataset, said: dict[str, Any], problems: Problems) -> dict[str, Any]:
     where = src._recipe().dataset
     if not isinstance(where, Mapping) or where.get("format") == "synthetic":
         problems.add(f"a {type(src).__name__} cannot be packed", "pack its datasets one by one")
-        return []
+        return {}
     if said["format"] not in (None, where["format"]):
         problems.add(f"format is {said['format']!r}, but the dataset is {where['format']}", "leave format out")
     said["format"] = None
-    said["dataset"] = json.dumps(where)
     given = src._fields() or []
     if given and where["format"] != "folder" and said["fields"] is None:
         stored = [name for field in given for name in field.get("from", field["name"]).split(";")]
@@ -152,7 +160,7 @@ def _of_dataset(src: Dataset, said: dict[str, Any], problems: Problems) -> list[
             )
     if any(field.get("transform") for field in given):
         _notice.say("pack: samples are packed as they are stored, without the dataset's transforms")
-    return []
+    return dict(where)
 
 
 def _renamed(field: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from ._cache import amount, read_cache
 from ._errors import MAX_COUNT, MAX_EPOCH, Problems, whole
 from ._orders import Ordering
 from ._seeds import Seed
+from ._stores import read_fetch
 from ._theirs import ours
 
 OUTPUTS = ("torch", "numpy", "jax")
@@ -87,6 +88,7 @@ class Settings:
     prefetch_factor: int | None
     memory: str | int | None
     max_pixels: int | None
+    fetch: dict[str, Any] | None  # part of the Spec
     cache: dict[str, Any] | None  # part of the Spec
     on_bad: str | None
     max_bad: int | None
@@ -182,6 +184,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
     _device(k["device"], problems)
     memory = _memory(k["memory"], problems)
     max_pixels = _max_pixels(k["max_pixels"], problems)
+    fetch = read_fetch(k["fetch"], problems)
     cache = read_cache(k["cache"], problems)
     if cache is not None and recipe.cache is not None and cache != recipe.cache:
         problems.add("cache and the dataset's .cache() differ", "give only one")
@@ -225,6 +228,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         prefetch_factor=k["prefetch_factor"] if hands is None else None,
         memory=memory,
         max_pixels=max_pixels,
+        fetch=fetch,
         cache=cache or recipe.cache,
         on_bad=on_bad,
         max_bad=k["max_bad"],
@@ -295,6 +299,7 @@ def spec(
     if isinstance(settings.mix, _mix.Mix):
         built["batch_transform"] = settings.mix.spec(recipe.form, names)
     built["cache"] = settings.cache
+    built["fetch"] = settings.fetch
     built["workers"] = settings.workers
     built["on_bad"] = _said(
         policy=settings.on_bad, max_bad=settings.max_bad or None, max_bad_rate=settings.max_bad_rate or None

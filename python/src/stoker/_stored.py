@@ -16,8 +16,10 @@ from ._cache import amount
 from ._datasets import Dataset, _path, absolute
 from ._errors import ConfigError, Problems, StokerError
 from ._fields import SAID, Field, read_fields, read_text
+from ._shown import shown_all
 from ._spec import Form, Recipe
 from ._split import bare, said
+from ._stores import read_origins, read_storage
 from ._types import JD, JP, ND, NP, TD, TP
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
 
     fields     what is delivered, in order: names, or ``Field``; None: all that the format has
     chosen_by  the keyword by which the user chose them
+    storage_options   how the store of the path is reached: endpoint_url, region, profile, anonymous, requester_pays,
+               token_env (the name of a variable), fresh ("always", "never"); fsspec's words for them are taken too.
+               Keys and tokens are refused: they come from the environment, as the store's own tools take them
+    origins    prefixes of names that a table or a manifest may name elsewhere ("s3://bucket/folder/")
 
     A name that was declared before, by ``fields`` or an earlier call, keeps its declaration: ``select("image")`` of a
     dataset with a transform has that transform.
@@ -57,12 +63,21 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     ]  # by name: the last declaration of every field, whether or not it is delivered now
 
     def __init__(
-        self, path: Any, fields: Sequence[str | Field] | None = None, *, chosen_by: str = "fields", **keys: Any
+        self,
+        path: Any,
+        fields: Sequence[str | Field] | None = None,
+        *,
+        chosen_by: str = "fields",
+        storage_options: Mapping[str, Any] | None = None,
+        origins: Sequence[str] | None = None,
+        **keys: Any,
     ) -> None:
         problems = Problems(type(self).__name__)
         self.path = paths(path, problems)
         self._given = read_fields(fields, {}, problems, chosen_by)
         self._declared = {field["name"]: field for field in self._given or []}
+        keys["storage"] = read_storage(storage_options, problems)
+        keys["origins"] = read_origins(origins, problems)
         self._keys = {key: value for key, value in keys.items() if value is not None}
         for key in _NAMES & self._keys.keys():
             read_text(_KEYWORDS.get(key, key), self._keys[key], problems)
@@ -205,7 +220,7 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return tuple(dict.fromkeys(kept))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.path!r})"
+        return f"{type(self).__name__}({shown_all(self.path)!r})"
 
 
 def paths(path: Any, problems: Problems, name: str = "path") -> str | list[str]:

@@ -27,6 +27,7 @@ from ._errors import ConfigError, Problems, from_wire, whole
 from ._mixture import in_python
 from ._numbers import scalar
 from ._process import find
+from ._shown import shown_all, shown_text
 from ._spec import Settings
 
 FILE = "stoker.playbook.yaml"
@@ -238,14 +239,15 @@ def _known(dataset: Any) -> tuple[str, str, int]:
     """A digest, a name and the length of a dataset, 0 if unknown. For stoker's own, the digest is that of their index;
     for others, of class, length and the path they have: what can be known without reading them."""
     kind: type[Any] = type(dataset)
-    where = next((str(v) for key in ("root", "path", "urls", "url") if (v := getattr(dataset, key, None))), "")
+    given = next((v for key in ("root", "path", "urls", "url") if (v := getattr(dataset, key, None))), "")
+    where = str(shown_all(given) if isinstance(given, (str, list)) else given)
     name = where or f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(dataset, Dataset) and not in_python(dataset):
         recipe = dataset._recipe().dataset
         paths = recipe.get("path") if isinstance(recipe, Mapping) else None
-        shown = " ".join(paths) if isinstance(paths, list) else str(paths or "")
+        read = shown_text(" ".join(paths) if isinstance(paths, list) else str(paths or ""))
         info = dataset._remote().info()
-        return info.digest, where or shown or kind.__name__, info.samples
+        return info.digest, where or read or kind.__name__, info.samples
     length = None
     with contextlib.suppress(TypeError, NotImplementedError):
         length = len(dataset)

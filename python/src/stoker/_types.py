@@ -7,7 +7,7 @@ time only the names exist, so that torch, NumPy and typing_extensions need not b
 from __future__ import annotations
 
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class Keywords(TypedDict, total=False):
     prefetch: int | None
     memory: str | int | None
     max_pixels: int | None
+    fetch: Mapping[str, Any] | None
     cache: Any
     tune: str | None
     native: bool | None

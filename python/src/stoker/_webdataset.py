@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from . import _client, _notice, _webwords
 from ._advice import check_keywords, check_names
 from ._compile import on_bytes
-from ._datasets import Dataset
+from ._datasets import Dataset, foreign
 from ._errors import ConfigError, Problems, whole
 from ._fields import read_list, read_names, read_text
 from ._numbers import scalar
 from ._program import Fields, Keep, Pick, Renamed, Step, Then, View
+from ._shown import shown_all
 from ._spec import Recipe
 from ._split import Tail, after, in_python, split
+from ._stores import read_storage
 from ._suffixes import read_as, suffix
 from ._types import JD, ND, TD
 from ._webpython import Composed, Decode, Delivered, Handled, Mapped, Shown
@@ -56,6 +58,11 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     ignore_and_continue are on_bad="fail" and "replace"; another function is called with the exception, and the sample
     is replaced if it returns true), ``shardshuffle`` (any: full shuffle), ``empty_check``,
     ``seed``. The others are ignored with a notice if they have no effect in stoker, and are a ConfigError otherwise.
+
+    ``storage_options`` says how the store of the shards is reached, as a dict of endpoint_url, region, profile,
+    anonymous, requester_pays, token_env (the name of an environment variable) and fresh ("always", "never"), or in the
+    words of s3fs, gcsfs and adlfs. Keys and tokens are refused: they come from the environment, as the store's own
+    tools take them.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {
@@ -83,8 +90,11 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         empty_check: bool = True,
         verbose: bool = False,
         seed: int | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         problems = Problems("WebDataset")
+        self._storage = read_storage(storage_options, problems)
         seed = scalar(seed)
         self.urls = _webwords.shards(urls, problems)
         self._shuffle = bool(shardshuffle)
@@ -127,6 +137,8 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         self._length: int | None = None
         self._known: list[dict[str, Any]] | None = None
         self._loader: Any = None
+        if any(foreign(url) for url in ([self.urls] if isinstance(self.urls, str) else self.urls)):
+            self._remote().info()  # raises what to write instead
 
     # The chain of calls.
 
@@ -435,10 +447,14 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
 
     # For the loader.
 
+    def _where(self) -> dict[str, Any]:
+        """The dataset in the form of the Spec."""
+        storage = {} if self._storage is None else {"storage": self._storage}
+        return {"path": self.urls, "format": "tar", **storage}
+
     def _recipe(self) -> Recipe:
-        dataset: dict[str, Any] = {"path": self.urls, "format": "tar"}
         return Recipe(
-            dataset,
+            self._where(),
             self._known,
             form="dict" if self._native_tuple is None else "tuple",
             squeeze=self._squeezed(),
@@ -518,7 +534,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
 
     def _all_names(self) -> list[str]:
         """All fields under their new names; the index knows them."""
-        probe = _client.Loader({"dataset": {"path": self.urls, "format": "tar"}}, keeps=False)
+        probe = _client.Loader({"dataset": self._where()}, keeps=False)
         try:
             stored = [f.name for f in probe.info().fields]
         finally:
@@ -596,4 +612,4 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return iter(self._loader)
 
     def __repr__(self) -> str:
-        return f"WebDataset({self.urls!r})"
+        return f"WebDataset({shown_all(self.urls)!r})"

@@ -17,6 +17,7 @@ from typing import Any
 from . import _webwords
 from ._errors import ConfigError, Problems
 from ._loader import DataLoader
+from ._shown import shown_all
 from ._webdataset import WebDataset
 
 READ = "tarfile_to_samples"
@@ -60,7 +61,7 @@ class Shards:
         self.seed = seed
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.urls!r})"
+        return f"{type(self).__name__}({shown_all(self.urls)!r})"
 
 
 def split(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._datasets import _path, absolute
+from ._datasets import _path, absolute, foreign
 from ._errors import Problems
 
 Ops = list[dict[str, Any]]
@@ -76,25 +76,16 @@ def shards(urls: Any, problems: Problems) -> str | list[str]:
         text = _path(urls, "urls", problems)
         if text.endswith((".yaml", ".yml")):
             problems.add(f"urls is {text}: mixtures in YAML files are not supported", "give the shards themselves")
-        parts = [_plain(part, problems) for part in text.split("::")]
+        parts = [_plain(part) for part in ([text] if foreign(text) else text.split("::"))]
         return parts[0] if len(parts) == 1 else parts
     if isinstance(urls, Sequence) and urls:
-        return [_plain(_path(url, f"urls[{i}]", problems), problems) for i, url in enumerate(urls)]
+        return [_plain(_path(url, f"urls[{i}]", problems)) for i, url in enumerate(urls)]
     problems.add(f"urls is {urls!r}", "give a path like 'train-{000..099}.tar', or a list of paths")
     return []
 
 
-def _plain(url: str, problems: Problems) -> str:
-    if url.startswith("pipe:"):
-        command = url.removeprefix("pipe:").strip()
-        path = command.removeprefix("cat ").strip()
-        known = path != command and not any(sign in path for sign in "|;&<>")
-        problems.add(
-            f"{url!r} is a command, and stoker does not run commands: it only reads local files",
-            f"give the path: {path!r}" if known else "copy or mount the data, and give its path",
-        )
-        return url
-    return absolute(url.removeprefix("file:"))
+def _plain(url: str) -> str:
+    return absolute(url if "://" in url else url.removeprefix("file:"))
 
 
 def unchanged(function: Any) -> bool:

@@ -1,0 +1,146 @@
+package errs
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Shown is a name, or a text with names in it, as it may be shown and stored: without
+// the signatures and tokens in the queries of URLs, and without user names and passwords
+// before hosts. Two URLs of one object that were signed at different times become the
+// same text. A text without a URL is returned as it is.
+//
+// Every Error passes through it when it is written, because the causes of errors come
+// from libraries that quote URLs.
+func Shown(text string) string {
+	if !strings.Contains(text, "://") && !strings.Contains(text, "AccountKey=") {
+		return text
+	}
+	return withoutQueries(withoutUsers(text))
+}
+
+// withoutUsers removes "user:password@" after every "://". A user without a password
+// stays, because abfs://container@account is one, but for HTTP, where it is a token.
+func withoutUsers(text string) string {
+	var out strings.Builder
+	for {
+		i := strings.Index(text, "://")
+		if i < 0 {
+			out.WriteString(text)
+			return out.String()
+		}
+		scheme := strings.ToLower(text[:i])
+		i += len("://")
+		out.WriteString(text[:i])
+		text = text[i:]
+		end := strings.IndexAny(text, "/?# \t\r\n\"'<>")
+		if end < 0 {
+			end = len(text)
+		}
+		host := text[:end]
+		if at := strings.LastIndexByte(host, '@'); at >= 0 {
+			owner := strings.HasSuffix(scheme, "github") // fsspec's: github://owner:repository@ref
+			if strings.Contains(host[:at], ":") && !owner || strings.HasSuffix(scheme, "http") || strings.HasSuffix(scheme, "https") {
+				text = text[at+1:]
+			}
+			continue
+		}
+		// A password may have a slash that should have been escaped: what follows the
+		// colon is then no port.
+		colon := strings.IndexByte(host, ':')
+		if colon < 0 || strings.Trim(host[colon+1:], "0123456789") == "" || host[0] == '[' {
+			continue
+		}
+		word := text
+		if space := strings.IndexAny(text, " \t\r\n\"'<>"); space >= 0 {
+			word = text[:space]
+		}
+		if at := strings.LastIndexByte(word, '@'); at >= 0 {
+			text = text[at+1:]
+		}
+	}
+}
+
+// parameter is one part of a query: what separates it, its name, its value. JSON writes
+// the ampersand as \u0026.
+var parameter = regexp.MustCompile(`([?&;#]|\\u0026)([A-Za-z0-9_.%~-]+)=([^&;#\s"'<>\\]*)`)
+
+// withoutQueries removes the parameters of queries that are secret.
+func withoutQueries(text string) string {
+	all := parameter.FindAllStringSubmatchIndex(text, -1)
+	if all == nil {
+		return text
+	}
+	var out strings.Builder
+	from := 0
+	for len(all) > 0 {
+		n := 1 // parameters that follow one another: one query
+		for n < len(all) && all[n][0] == all[n-1][1] && text[all[n][0]] != '?' {
+			n++
+		}
+		query := all[:n]
+		all = all[n:]
+		names := make([]string, n)
+		for i, m := range query {
+			names[i] = plain(text[m[4]:m[5]])
+		}
+		out.WriteString(text[from:query[0][0]])
+		first := text[query[0][2]:query[0][3]]
+		for i, m := range query {
+			if !secret(names[i], names) {
+				out.WriteString(first + text[m[4]:m[1]])
+				first = "&"
+				if i+1 < n {
+					first = text[query[i+1][2]:query[i+1][3]]
+				}
+			} else {
+				value := text[m[6]:m[7]] // of a sentence, punctuation follows it
+				out.WriteString(value[len(strings.TrimRight(value, ",.:)]}")):])
+			}
+		}
+		from = query[n-1][1]
+	}
+	out.WriteString(text[from:])
+	return out.String()
+}
+
+// plain is the name of a parameter in small letters and digits.
+func plain(name string) string {
+	if n, err := url.QueryUnescape(name); err == nil {
+		name = n
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'A' <= r && r <= 'Z':
+			return r + 'a' - 'A'
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+			return r
+		}
+		return -1
+	}, name)
+}
+
+var (
+	secretParts = []string{"token", "signature", "password", "secret", "credential", "apikey", "accesskey", "accountkey", "subscriptionkey"}
+	secretNames = []string{"sig", "jwt", "auth", "authorization", "passwd", "pwd", "hdnts", "hdnea", "googleaccessid", "keypairid"}
+	// What stores add beside a signature, and what changes with it.
+	besideSig       = []string{"sv", "ss", "srt", "sr", "se", "st", "sp", "spr", "sip", "si", "sdd", "skoid", "sktid", "skt", "ske", "sks", "skv", "saoid", "suoid", "scid", "ses"}
+	besideSignature = []string{"expires", "policy", "ossexpires"}
+)
+
+// secret reports whether a parameter is one, or belongs to one of the same query.
+func secret(name string, all []string) bool {
+	switch {
+	case strings.HasPrefix(name, "xamz"), strings.HasPrefix(name, "xgoog"), strings.HasPrefix(name, "xoss"), slices.Contains(secretNames, name):
+		return true
+	case strings.HasPrefix(name, "q") && slices.Contains(all, "qsignature"):
+		return true
+	case slices.Contains(besideSig, name):
+		return slices.Contains(all, "sig")
+	case slices.Contains(besideSignature, name):
+		return slices.ContainsFunc(all, func(n string) bool { return strings.Contains(n, "signature") })
+	}
+	return slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(name, part) })
+}

@@ -1,0 +1,153 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// What a Spec says about a store and its link arrives in what sources are made with.
+func TestAccess(t *testing.T) {
+	s, err := Read([]byte(`{"dataset": {"path": "s3://b/k", "storage": {"endpoint_url": "http://127.0.0.1:1", "region": "r", "profile": "p",
+		"requester_pays": true, "token_env": "T", "fresh": "never"}, "origins": ["s3://c/d/"]},
+		"fetch": {"ahead": "1GiB", "connections": 9, "bandwidth": "10MB/s", "hedge": false, "deadline": "90s"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := source.Access{
+		Storage:     source.Storage{EndpointURL: "http://127.0.0.1:1", Region: "r", Profile: "p", RequesterPays: true, TokenEnv: "T", Fresh: "never"},
+		Connections: 9, Bandwidth: 10e6, NoHedge: true, Deadline: 90 * time.Second,
+	}
+	if got := s.Access(s.Dataset); got != want {
+		t.Errorf("%+v, not %+v", got, want)
+	}
+	if s.Fetch.Ahead != 1<<30 || s.Dataset.Origins[0] != "s3://c/d/" {
+		t.Errorf("%+v %+v", s.Fetch, s.Dataset.Origins)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Read(text); err != nil || again.Access(again.Dataset) != want || again.Fetch.Ahead != s.Fetch.Ahead {
+		t.Errorf("%s is %+v, %v", text, again, err)
+	}
+	s, err = Read([]byte(`{"fetch": {"ahead": "auto", "connections": "auto", "bandwidth": "none", "hedge": true, "deadline": 2.5}}`))
+	if want := (source.Access{Deadline: 2500 * time.Millisecond}); err != nil || s.Access(s.Dataset) != want {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Wrong values of these keys are named, with what they can be.
+func TestAccessTeaches(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"fetch": {"deadline": "soon"}}`:   `fetch.deadline is "soon": it must be a number of seconds, or text such as "10m", at most "24h"`,
+		`{"fetch": {"deadline": 0}}`:        `fetch.deadline is 0: it must be`,
+		`{"fetch": {"deadline": "300h"}}`:   `fetch.deadline is "300h": it must be`,
+		`{"fetch": {"deadline": 1e99}}`:     `fetch.deadline is 1e99: it must be`,
+		`{"fetch": {"connections": 0}}`:     `fetch.connections is 0: it must be "auto", or a number of connections from 1 to 4096`,
+		`{"fetch": {"connections": "all"}}`: `fetch.connections is "all": it must be`,
+		`{"fetch": {"bandwidth": "auto"}}`:  `fetch.bandwidth is "auto": it must be "none", bytes per second`,
+		`{"fetch": {"bandwidth": 0}}`:       `fetch.bandwidth is 0: it must be`,
+		`{"fetch": {"hedge": "no"}}`:        `fetch.hedge is "no": it must be true or false`,
+		`{"fetch": {"ahead": "far"}}`:       `fetch.ahead is "far": it must be "auto", a number of bytes`,
+	} {
+		if _, err := Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s:\n %v\nwant\n %s", text, err, want)
+		}
+	}
+	formats := Formats{Names: []string{""}}
+	for _, c := range []struct {
+		storage source.Storage
+		origins []string
+		want    string
+	}{
+		{source.Storage{Fresh: "sometimes"}, nil, `dataset.storage.fresh is "sometimes": it can be always, never`},
+		{source.Storage{TokenEnv: "hf_hush"}, nil, "token_env is not the name of an environment variable"},
+		{source.Storage{TokenEnv: "AKIAIOSFODNN7EXAMPLE"}, nil, "token_env is not the name of an environment variable"},
+		{source.Storage{TokenEnv: "T", Anonymous: true}, nil, "anonymous and token_env: keep one"},
+		{source.Storage{Profile: "T", Anonymous: true}, nil, "anonymous and profile: keep one"},
+		{source.Storage{EndpointURL: "127.0.0.1:9000"}, nil, "endpoint_url is not the URL of a server"},
+		{source.Storage{EndpointURL: "https://u:hush@h"}, nil, "endpoint_url has a user name or a password"},
+		{source.Storage{EndpointURL: "https://h/?sig=hush"}, nil, "endpoint_url has a query"},
+		{source.Storage{}, []string{""}, "an empty prefix"},
+		{source.Storage{}, []string{"s3://"}, "would allow every bucket"},
+		{source.Storage{}, []string{"s3://b/*"}, "prefixes, without"},
+	} {
+		s := Spec{Dataset: Dataset{Path: Paths{"x"}, Storage: c.storage, Origins: c.origins}}.Defaults()
+		err := s.Check(formats).Err()
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v\nwant %s", c, err, c.want)
+		}
+		if err != nil && (strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), "AKIA")) {
+			t.Errorf("%v repeats a secret", err)
+		}
+	}
+}
+
+// A secret in a Spec is refused, whatever its key is called. Its value is not repeated.
+func TestSecretsAreRefused(t *testing.T) {
+	for key, set := range map[string]string{
+		"key": "AWS_ACCESS_KEY_ID", "aws_access_key_id": "AWS_ACCESS_KEY_ID", "accessKey": "AWS_ACCESS_KEY_ID",
+		"secret": "AWS_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY": "AWS_SECRET_ACCESS_KEY", "aws-secret-access-key": "AWS_SECRET_ACCESS_KEY",
+		"session_token": "AWS_SESSION_TOKEN", "token": "token_env", "hf_token": "HF_TOKEN", "bearerToken": "token_env",
+		"account_key": "AZURE_STORAGE_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN", "sas": "AZURE_STORAGE_SAS_TOKEN",
+		"Connection-String": "AZURE_STORAGE_CONNECTION_STRING", "credential": "GOOGLE_APPLICATION_CREDENTIALS",
+		"client_secret": "AZURE_CLIENT_SECRET", "password": ".netrc", "username": ".netrc",
+	} {
+		for _, text := range []string{
+			`{"dataset": {"path": "x", "storage": {"` + key + `": "hush"}}}`,
+			`{"dataset": {"path": "x", "storage": {"` + key + `": "hush"}, "label": 7}}`,
+			`{"dataset": [{"path": "x", "storage": {"` + key + `": ["hush"]}}]}`,
+		} {
+			_, err := Read([]byte(text))
+			e := errs.From(err)
+			if err == nil || e.Code != errs.Config || !strings.Contains(e.What, key) || !strings.Contains(e.Hint, set) || strings.Contains(err.Error(), "hush") {
+				t.Errorf("%s: %v (%v)", text, err, e)
+			}
+		}
+	}
+	for _, text := range []string{`{"dataset": {"storage": "hush"}}`, `{"dataset": {"storage": {"profile": ["hush"]}}}`, `{"dataset": [{"storage": {"region": {"x": "hush"}}}]}`} {
+		if _, err := Read([]byte(text)); err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "storage") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// What is read from a Spec has no secrets in its names; Places has them, and so has what
+// is passed on to another process. Nothing else, not even fmt, writes them.
+func TestNamesAreHidden(t *testing.T) {
+	const url = "https://u:HUSH@h/{a,b}.tar?sig=HUSH&v=2"
+	text := `{"dataset": [{"path": "` + url + `", "origins": ["https://h/c?token=HUSH"], "root": "` + url + `"}, {"manifest": "` + url + `"}, {"columns": [{"name": "c", "path": "` + url + `"}]}, {"path": "/x"}]}`
+	s, err := Read([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := s
+	again.Dataset = s.Dataset.Hidden()
+	for _, s := range []Spec{s, again} {
+		b, err := json.Marshal(s)
+		if err != nil || strings.Contains(string(b)+fmt.Sprintf("%v %+v %#v", s, s, s), "HUSH") {
+			t.Errorf("%s, %v, %+v", b, err, s)
+		}
+		places := s.Places()
+		if len(places) != 4 || !slices.Contains(places[0].Names, url) || !slices.Contains(places[1].Names, url) || !slices.Contains(places[2].Names, url) || !slices.Equal(places[3].Names, []string{"/x"}) {
+			t.Errorf("%v", places)
+		}
+		s.Dataset = s.Dataset.AsGiven()
+		if b, err = json.Marshal(s); err != nil {
+			t.Fatal(err)
+		}
+		if back, err := Read(b); err != nil || !slices.Contains(back.Places()[2].Names, url) || back.Dataset.Mixed[0].Origins[0] != "https://h/c" {
+			t.Errorf("%s: %+v, %v", b, back, err)
+		}
+	}
+	if d := (Dataset{Manifest: "https://h/t"}).ReachedAs(s.Dataset.Mixed[0]); !slices.Contains((Spec{Dataset: d}).Places()[0].Names, url) {
+		t.Errorf("%+v", d)
+	}
+}

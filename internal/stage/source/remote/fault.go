@@ -1,0 +1,153 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// Kind says what kept an attempt from succeeding, and so what may help.
+type Kind int
+
+// The kinds.
+const (
+	Unreachable Kind = iota // no connection, one that broke, or a server that failed (5xx)
+	Throttled               // the server wants fewer requests (429, 503 SlowDown)
+	Broken                  // an answer that is not what was asked for
+	Expired                 // credentials that have expired: renewed once
+)
+
+// Fault is why an attempt failed that another one may follow.
+type Fault struct {
+	Kind   Kind
+	Status int           // of the answer; 0: there was none
+	After  time.Duration // the server wants to be left alone that long; 0: it says nothing
+	What   string        // what happened, in a few words: "the server answered 503 SlowDown"
+	Cause  error
+	// Final is the error if retries end; nil: one made of the faults.
+	Final error
+}
+
+func (f *Fault) Error() string {
+	if f.Cause == nil {
+		return f.What
+	}
+	return f.What + ": " + f.Cause.Error()
+}
+
+// Unwrap is the cause.
+func (f *Fault) Unwrap() error { return f.Cause }
+
+func broken(format string, a ...any) *Fault {
+	return &Fault{Kind: Broken, What: fmt.Sprintf(format, a...)}
+}
+
+// Failed says what a failed request means: a Fault, or an error that no retry mends. err
+// is what an http.Client, or reading its body, returned for the object name.
+func Failed(ctx context.Context, name string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	cause := bare(err)
+	var (
+		unknown  x509.UnknownAuthorityError
+		host     x509.HostnameError
+		invalid  x509.CertificateInvalidError
+		verified *tls.CertificateVerificationError
+		dns      *net.DNSError
+		timeout  interface{ Timeout() bool }
+		proxy    *refusal
+		own      *errs.Error
+	)
+	switch {
+	case errors.As(err, &own): // of this package's: what was not even tried
+		e := *own
+		if e.Where == (errs.Where{}) {
+			e.Where = at(name)
+		}
+		return &e
+	case errors.As(err, &proxy):
+		return refusedBy(name, proxy)
+	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verified):
+		return errs.New(errs.Unreachable, "the server's certificate is not valid, so nothing was sent").At(at(name)).Because(cause).
+			Try("check the address and the clock; if the store has a certificate authority of its own, set SSL_CERT_FILE (or AWS_CA_BUNDLE) to its file")
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return errs.New(errs.Config, "the server speaks HTTP, not HTTPS").At(at(name)).Because(cause).
+			Try("write http:// in the address or in endpoint_url")
+	case errors.As(err, &dns) && dns.IsNotFound: // see Net.resolve: one that was known is not forgotten
+		return errs.New(errs.Unreachable, "there is no server of the name %s", errs.Name(dns.Name)).At(at(name)).
+			Try("check the spelling; a name of a private network needs that network's name servers, or a proxy (HTTPS_PROXY)")
+	case errors.As(err, &dns):
+		return &Fault{Kind: Unreachable, What: "the name of the server could not be resolved", Cause: cause}
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return &Fault{Kind: Unreachable, What: "the connection was refused", Cause: cause}
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return &Fault{Kind: Unreachable, What: "the connection was reset", Cause: cause}
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return &Fault{Kind: Unreachable, What: "the server did not answer in time", Cause: cause}
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return &Fault{Kind: Unreachable, What: "the connection ended before the answer did", Cause: cause}
+	}
+	return &Fault{Kind: Unreachable, What: "the request failed", Cause: cause}
+}
+
+// bare is err without the URL that net/http puts before it: it may be signed.
+func bare(err error) error {
+	var u interface {
+		error
+		Unwrap() error
+		Timeout() bool
+	}
+	if errors.As(err, &u) && strings.Contains(fmt.Sprintf("%T", u), "url.Error") {
+		return u.Unwrap()
+	}
+	return err
+}
+
+// Answered says what the status of an answer means that is not the one that was wanted:
+// the Fault of one that may pass, nil for one that will not and is the store's to word.
+func Answered(h http.Header, status int, what string) *Fault {
+	f := &Fault{Kind: Unreachable, Status: status, After: RetryAfter(h), What: "the server answered " + strconv.Itoa(status)}
+	if what != "" {
+		f.What += " " + what
+	}
+	switch {
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		f.Kind = Throttled
+	case status == http.StatusRequestTimeout, status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported:
+	default:
+		return nil
+	}
+	return f
+}
+
+// RetryAfter is how long a server wants to be left alone (RFC 9110, 10.2.3): seconds, or
+// a date; 0: it does not say.
+func RetryAfter(h http.Header) time.Duration {
+	v := h.Get("Retry-After")
+	if v == "" {
+		return 0
+	}
+	const most = 24 * time.Hour
+	if s, err := strconv.Atoi(v); err == nil {
+		return time.Duration(min(max(s, 0), int(most/time.Second))) * time.Second
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return min(max(time.Until(t), 0), most)
+	}
+	return 0
+}
+
+func at(name string) errs.Where { return errs.Where{File: strings.Clone(name)} }

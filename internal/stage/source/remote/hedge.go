@@ -1,0 +1,146 @@
+package remote
+
+import (
+	"context"
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// A read that takes longer than 95 of 100 of its length is asked for a second time, on
+// another connection and perhaps of another server; the first answer counts. That costs
+// at most hedgeShare of the requests, since each may be sent again only if twenty others
+// were not.
+
+const (
+	hedgeShare = 0.05
+	hedgeMost  = 8.0
+	hedgeRow   = 32 // reads of about that length before one is called slow
+	hedgeOver  = 1.2
+)
+
+// late is when a read of n bytes is late; false: it is not known, or none may be sent
+// twice. h.mu is not held.
+func (h *host) late(n int) (time.Duration, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.taken[bits.Len(uint(n))]
+	if s == nil || s.n < hedgeRow {
+		return 0, false
+	}
+	p95 := s.at(0.95)
+	return time.Duration((float64(p95*hedgeOver) + 0.002) * float64(time.Second)), true
+}
+
+// took counts a whole read of n bytes; h.mu is held.
+func (h *host) took(n int, d time.Duration) {
+	if h.taken == nil {
+		h.taken = map[int]*sampled{}
+	}
+	class := bits.Len(uint(n))
+	if h.taken[class] == nil {
+		h.taken[class] = &sampled{}
+	}
+	h.taken[class].add(d.Seconds())
+}
+
+// mayHedge takes the credit for a second request.
+func (h *host) mayHedge() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.hedgeCredit < 1 || h.waiting > 0 { // where requests fail, more of them help nobody
+		return false
+	}
+	h.hedgeCredit--
+	h.active++
+	return true
+}
+
+// spares are buffers for second answers.
+var spares = sync.Pool{New: func() any { return new([]byte) }}
+
+type result struct {
+	n   int
+	err error
+}
+
+// hedged reads a range by one request, or by two if the first is late. p is the caller's
+// again when it returns.
+func (s *Source) hedged(ctx context.Context, h *host, obj source.Info, p []byte, off int64) (int, error) {
+	late, known := h.late(len(p))
+	if s.access.NoHedge || !known {
+		return s.store.Read(ctx, obj, p, off)
+	}
+	one, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	first := make(chan result, 1)
+	go func() {
+		n, err := s.store.Read(one, obj, p, off)
+		first <- result{n, err}
+	}()
+	timer := time.NewTimer(late)
+	defer timer.Stop()
+	select {
+	case r := <-first:
+		return r.n, r.err
+	case <-timer.C:
+	}
+	if !h.mayHedge() {
+		r := <-first
+		return r.n, r.err
+	}
+	return s.second(ctx, h, obj, p, off, first, giveUp)
+}
+
+// second sends a request again, and returns the answer that is whole first.
+func (s *Source) second(ctx context.Context, h *host, obj source.Info, p []byte, off int64, first chan result, giveUp func()) (int, error) {
+	h.hedges.Add(1)
+	h.requests.Add(1)
+	spare := spares.Get().(*[]byte)
+	defer spares.Put(spare)
+	if cap(*spare) < len(p) {
+		*spare = make([]byte, len(p))
+	}
+	q := (*spare)[:len(p)]
+	two, leave := context.WithCancel(context.WithValue(ctx, meterKey{}, nil))
+	defer leave()
+	again := make(chan result, 1)
+	go func() {
+		n, err := s.store.Read(two, obj, q, off)
+		again <- result{n, err}
+	}()
+	var r result
+	select {
+	case r = <-first:
+		if r.err != nil {
+			if b := <-again; b.err == nil { // the second one is all there is
+				h.hedgeEnds(r.n)
+				return copy(p, q), nil
+			}
+			h.hedgeEnds(0)
+			return r.n, r.err
+		}
+		leave()
+		b := <-again
+		h.hedgeEnds(b.n)
+		return r.n, nil
+	case b := <-again:
+		if b.err != nil {
+			r = <-first
+			h.hedgeEnds(b.n)
+			return r.n, r.err
+		}
+		giveUp()
+		r = <-first // p must not be written any more
+		h.hedgeEnds(r.n)
+		return copy(p, q), nil
+	}
+}
+
+// hedgeEnds says that a second request has ended, and how many bytes came for nothing.
+func (h *host) hedgeEnds(lost int) {
+	h.twice.Add(int64(lost))
+	h.ends()
+}

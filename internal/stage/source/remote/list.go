@@ -1,0 +1,111 @@
+package remote
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// List is source.Source's. Stores sort a folder among the others as if its name ended in a
+// slash, so all of it is here before the first is yielded.
+func (s *Source) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	return func(yield func(source.Info, error) bool) {
+		var all []source.Info
+		for it, err := range s.pages(ctx, prefix, false) {
+			if err != nil {
+				yield(source.Info{}, err)
+				return
+			}
+			all = append(all, it)
+		}
+		slices.SortFunc(all, func(a, b source.Info) int { return strings.Compare(a.Name, b.Name) })
+		for _, it := range all {
+			if !yield(it, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Walk is source.Walker's.
+func (s *Source) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	return s.pages(ctx, prefix, true)
+}
+
+// pages yields the entries of all pages of a listing. Listings are data: what is not
+// below the folder, not in order or a page without end is an error. Where a store has an
+// order of its own (Page.Loose), entries are yielded when all pages are here.
+func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[source.Info, error] {
+	return func(yield func(source.Info, error) bool) {
+		dir := strings.TrimSuffix(prefix, "/")
+		last, token, any, folder := "", "", false, false
+		var held []source.Info // of pages in an order of the store's own
+		for {
+			var page Page
+			err := s.try(ctx, dir, -1, 0, func(ctx context.Context, _ *host) (n int, err error) {
+				page, err = s.store.Page(ctx, dir, flat, token)
+				return 0, err
+			})
+			if err != nil {
+				yield(source.Info{}, err)
+				return
+			}
+			folder = folder || page.Folder
+			if page.Loose || held != nil {
+				if held = append(held, page.Entries...); page.Next == "" {
+					sorted(held)
+					page.Entries, held = held, nil
+				} else {
+					page.Entries = nil
+				}
+			}
+			for _, it := range page.Entries {
+				key := key(it)
+				if key <= last || !strings.HasPrefix(key, dir+"/") || len(key) == len(dir)+1 {
+					yield(source.Info{}, misplaced(dir, it.Name, last))
+					return
+				}
+				last, any = key, true
+				if !yield(it, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				break
+			}
+			if page.Next == token {
+				yield(source.Info{}, errs.New(errs.Unreadable, "the listing does not end: the store answered with the same page twice").At(at(dir)).
+					Try("check the store, and the proxies before it"))
+				return
+			}
+			token = page.Next
+		}
+		if !any && !folder {
+			yield(source.Info{}, Missing(dir))
+		}
+	}
+}
+
+func misplaced(dir, name, last string) error {
+	what := errs.New(errs.Unreadable, "the listing is not one of this folder: it has %s", errs.Name(name))
+	if strings.HasPrefix(name, dir+"/") {
+		what = errs.New(errs.Unreadable, "the listing is not in order: %s comes after %s", errs.Name(name), errs.Name(last))
+	}
+	return what.At(at(dir)).Try("check the store, and the proxies before it: nobody knows what else is missing")
+}
+
+// Missing is the error of a name that there is nothing of.
+func Missing(name string) error {
+	return errs.New(errs.NotFound, "there is no such object or folder").At(at(name)).
+		Try("check the name; if it was there when the dataset was indexed, it was removed since")
+}
+
+// Changed is the error of an object that is not the one that was opened.
+func Changed(obj source.Info, format string, a ...any) error {
+	return errs.New(errs.Changed, "the object is not the one that was indexed: "+format, a...).At(at(obj.Name)).
+		Try("do not write to a dataset that is being read; open it again to index it anew")
+}

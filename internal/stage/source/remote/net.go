@@ -1,0 +1,179 @@
+package remote
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Net is what all sources of a process share: connections, and for each host what it
+// accepts and what was asked of it. Safe for concurrent use. Nothing is set up before the
+// first request.
+type Net struct {
+	opt    Options
+	once   sync.Once
+	http   *http.Client
+	public *http.Client
+	mu     sync.Mutex
+	hosts  map[string]*host
+	names  map[string]*addresses
+}
+
+// Options are a Net's; the zero value is every default.
+type Options struct {
+	// Resolver finds the addresses of names; nil: the system's.
+	Resolver *net.Resolver
+	// Stall is how long a connection may be silent before the request on it is given
+	// up; 0: 30 seconds.
+	Stall time.Duration
+}
+
+// NewNet makes a Net.
+func NewNet(opt Options) *Net {
+	if opt.Resolver == nil {
+		opt.Resolver = net.DefaultResolver
+	}
+	if opt.Stall == 0 {
+		opt.Stall = 30 * time.Second
+	}
+	return &Net{opt: opt, hosts: map[string]*host{}, names: map[string]*addresses{}}
+}
+
+// Client makes requests: HTTP/1.1, since a connection of its own for each request is
+// what gives a range its bandwidth. It does not follow redirects, decompresses nothing,
+// and has no time limit but that of a silent connection.
+func (n *Net) Client() *http.Client {
+	n.once.Do(n.setUp)
+	return n.http
+}
+
+// Public is Client for requests whose addresses somebody else may have written: it never
+// connects to a link-local address, where clouds give machines their keys.
+func (n *Net) Public() *http.Client {
+	n.once.Do(n.setUp)
+	return n.public
+}
+
+func (n *Net) setUp() {
+	n.http = n.client(n.dial)
+	n.public = n.client(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return n.dial(context.WithValue(ctx, publicOnly{}, true), network, addr)
+	})
+}
+
+func (n *Net) client(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Client {
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     newTransport(dial),
+	}
+}
+
+// Close closes the connections that are idle.
+func (n *Net) Close() {
+	n.Client().CloseIdleConnections()
+	n.Public().CloseIdleConnections()
+}
+
+// addresses are those of one name of a host. Connections are spread over them: a store
+// has many servers behind a name, and one of them may be gone.
+type addresses struct {
+	all   []string
+	until time.Time            // when they are asked for again
+	dead  map[string]time.Time // when an address may be tried again
+	next  int
+}
+
+const (
+	resolved = 30 * time.Second // how long addresses are believed
+	avoided  = 30 * time.Second // how long one that did not answer is avoided
+)
+
+// dial connects to the next address of a host, and to the others if that does not answer.
+func (n *Net) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	all, err := n.resolve(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Value(publicOnly{}) != nil {
+		if i := slices.IndexFunc(all, LinkLocal); i >= 0 {
+			return nil, refusedAddress(host)
+		}
+	}
+	timeout := 10 * time.Second
+	if len(all) > 1 {
+		timeout = 3 * time.Second
+	}
+	d := net.Dialer{Timeout: timeout, KeepAlive: 15 * time.Second}
+	var first error
+	for _, ip := range all {
+		c, err := d.DialContext(ctx, network, net.JoinHostPort(ip, port))
+		if err == nil {
+			return &watched{Conn: c, stall: n.opt.Stall}, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		n.avoid(host, ip)
+	}
+	return nil, first
+}
+
+// resolve returns the addresses of a host in the order in which they are to be tried.
+func (n *Net) resolve(ctx context.Context, name string) ([]string, error) {
+	if net.ParseIP(name) != nil {
+		return []string{name}, nil
+	}
+	n.mu.Lock()
+	a := n.names[name]
+	if a == nil {
+		a = &addresses{dead: map[string]time.Time{}}
+		n.names[strings.Clone(name)] = a
+	}
+	known := len(a.all) > 0 && time.Now().Before(a.until)
+	n.mu.Unlock()
+	if !known {
+		all, err := n.opt.Resolver.LookupHost(ctx, name)
+		n.mu.Lock()
+		switch {
+		case err == nil:
+			a.all, a.until = all, time.Now().Add(resolved)
+		case len(a.all) == 0 || ctx.Err() != nil:
+			n.mu.Unlock()
+			return nil, err
+		} // what was known is better than nothing
+		n.mu.Unlock()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now, later := time.Now(), []string(nil)
+	out := make([]string, 0, len(a.all))
+	for i := range a.all {
+		ip := a.all[(a.next+i)%len(a.all)]
+		if now.Before(a.dead[ip]) {
+			later = append(later, ip)
+			continue
+		}
+		out = append(out, ip)
+	}
+	a.next++
+	return append(out, later...), nil
+}
+
+func (n *Net) avoid(name, ip string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a := n.names[name]; a != nil {
+		a.dead[ip] = time.Now().Add(avoided)
+	}
+}

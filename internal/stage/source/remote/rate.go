@@ -1,0 +1,45 @@
+package remote
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// rate is a limit of bytes per second.
+type rate struct {
+	perSecond float64
+	mu        sync.Mutex
+	free      time.Time // when what was promised has been sent
+}
+
+// wait returns when n more bytes may be requested. nil has no limit.
+func (r *rate) wait(ctx context.Context, n int) error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	now := time.Now()
+	if r.free.Before(now) {
+		r.free = now
+	}
+	wait := r.free.Sub(now)
+	r.free = r.free.Add(time.Duration(float64(n) / r.perSecond * float64(time.Second)))
+	r.mu.Unlock()
+	return sleep(ctx, wait)
+}
+
+// sleep returns after that long, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,89 @@
+package remote
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+const (
+	firstWait = 100 * time.Millisecond // the longest wait before the second attempt
+	mostWait  = 20 * time.Second       // the longest of all
+	toldLast  = 5                      // attempts that an error lists
+)
+
+// trial is the attempts of one request.
+type trial struct {
+	since    time.Time // of the first attempt, or of the last bytes
+	deadline time.Duration
+	row      int // faults since the last bytes
+	renewed  bool
+	all      int
+	last     []told // the last few
+	waiting  bool   // the host lists it among those that wait
+}
+
+type told struct {
+	after time.Duration
+	what  string
+	times int
+}
+
+// failed counts a fault, and says how long to wait before the next attempt, if there is
+// to be one. moved means that bytes came. Waits are drawn evenly from zero to twice the
+// last limit ("full jitter"), so that those who failed together do not come back together.
+func (t *trial) failed(f *Fault, moved bool) (wait time.Duration, again bool) {
+	if moved {
+		t.since, t.row = time.Now(), 0
+	}
+	t.all++
+	t.row++
+	if n := len(t.last); n > 0 && t.last[n-1].what == f.Error() {
+		t.last[n-1].times++
+	} else {
+		t.last = append(t.last, told{time.Since(t.since), f.Error(), 1})
+		t.last = t.last[max(0, len(t.last)-toldLast):]
+	}
+	if f.Kind == Expired {
+		if t.renewed {
+			return 0, false
+		}
+		t.renewed = true
+		return 0, true
+	}
+	limit := min(firstWait<<min(t.row-1, 20), mostWait)
+	wait = max(time.Duration(rand.Int64N(int64(limit)+1)), min(f.After, t.left()-time.Millisecond))
+	if f.After > 0 {
+		wait += time.Duration(rand.Int64N(int64(firstWait)))
+	}
+	return wait, t.left() > wait
+}
+
+// left is the time until the deadline.
+func (t *trial) left() time.Duration { return t.deadline - time.Since(t.since) }
+
+// gaveUp is the error of a request that no further attempt is made of.
+func (t *trial) gaveUp(name string, off int64, f *Fault) error {
+	if f.Final != nil {
+		return f.Final
+	}
+	var b strings.Builder
+	for i, a := range t.last {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "after %s: %s", errs.InSeconds(a.after), a.what)
+		if a.times > 1 {
+			fmt.Fprintf(&b, " (%d times)", a.times)
+		}
+	}
+	code, what, hint := errs.Unreachable, "the store could not be read", "check the network and the store; fetch.deadline (--deadline) is how long a read is tried"
+	if f.Kind == Throttled {
+		code, what, hint = errs.Throttled, "the store refused requests", "ask for a higher limit, spread the data over more prefixes, or set fetch.connections (--connections)"
+	}
+	return errs.New(code, "%s within %s, in %d attempts", what, errs.InSeconds(t.deadline), t.all).
+		At(atByte(name, off)).Because(fmt.Errorf("%s", b.String())).Try("%s", hint)
+}

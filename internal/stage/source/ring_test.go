@@ -1,0 +1,173 @@
+package source_test
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
+)
+
+// store is a toy store that keeps the names it was asked for.
+type store struct {
+	stagetest.Memory
+	access source.Access
+	asked  *[]string
+}
+
+func (s store) Stat(ctx context.Context, name string) (source.Info, error) {
+	*s.asked = append(*s.asked, name)
+	return s.Memory.Stat(ctx, name)
+}
+
+func (s store) List(_ context.Context, prefix string) iter.Seq2[source.Info, error] {
+	*s.asked = append(*s.asked, prefix)
+	return func(yield func(source.Info, error) bool) {
+		for _, name := range slices.Sorted(func(yield func(string) bool) {
+			for name := range s.Memory {
+				if strings.HasPrefix(name, prefix) && !yield(name) {
+					return
+				}
+			}
+		}) {
+			if !yield(source.Info{Name: name, Size: int64(len(s.Memory[name])), Version: "1"}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Two buckets of one scheme may be reached in different ways, and each name goes to its
+// own. One bucket may not.
+func TestBucketsThatAreReachedInDifferentWays(t *testing.T) {
+	objects := stagetest.Memory{"toy://a/x": []byte("ax"), "toy://b/x": []byte("bx"), "toy://b2/x": []byte("b2"), "other://a/x": []byte("o")}
+	made := map[source.Access]int{}
+	var asked []string
+	open := func(a source.Access) (source.Source, error) {
+		made[a]++
+		return store{objects, a, &asked}, nil
+	}
+	schemes := []source.Scheme{source.Local(), {Name: "toy", Open: open}, {Name: "other", Open: open}}
+	first, second := source.Access{Storage: source.Storage{Region: "1"}}, source.Access{Storage: source.Storage{Region: "2"}}
+	m, err := source.NewMuxOf(schemes, []source.Place{
+		{Names: []string{"toy://a/{x,y}", "/local"}, Access: first},
+		{Names: []string{"toy://{b,b2}/x", "toy://b/*"}, Access: second},
+		{Names: []string{"other://a/x"}, Access: first},
+	})
+	stagetest.Must(t, err)
+	for name, want := range map[string]string{"toy://a/x": "ax", "toy://b/x": "bx", "toy://b2/x": "b2", "other://a/x": "o"} {
+		b, err := source.ReadAll(ctx, m, name, 10)
+		if err != nil || string(b) != want {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	if len(made) != 2 || made[first] != 2 || made[second] != 1 { // toy and other, and toy
+		t.Errorf("sources were made for %v", made)
+	}
+	if _, err := m.Stat(ctx, "toy://c/x"); errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), "toy://c/x") {
+		t.Errorf("a bucket of which nobody says how it is reached: %v", err)
+	}
+	_, err = source.NewMuxOf(schemes, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://a/y/*"}, Access: second}})
+	if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, `"toy://a" has two different dataset.storage`) {
+		t.Errorf("one bucket, two ways: %v", err)
+	}
+	clear(made)
+	m, err = source.NewMuxOf(schemes, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://b/x"}, Access: first}})
+	stagetest.Must(t, err)
+	if _, err := m.Stat(ctx, "toy://b2/x"); err != nil || made[first] != 1 { // where all are the same, names that are found are too
+		t.Errorf("%v, %v", err, made)
+	}
+	repo := []source.Scheme{{Name: "toy", Parts: 2, Open: open}}
+	m, err = source.NewMuxOf(repo, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://a/y"}, Access: second}})
+	stagetest.Must(t, err)
+	if _, err := m.Stat(ctx, "toy://a/x"); err != nil {
+		t.Error(err)
+	}
+}
+
+// The source gets names as the user gave them, and nothing above it does: not in what is
+// found, nor in what fails.
+func TestSecretsEndAtTheMux(t *testing.T) {
+	const sig = "?sv=1&sig=HUSH"
+	objects := stagetest.Memory{
+		"toy://h/c/0.tar" + sig: []byte("0"), "toy://h/c/1.tar" + sig: []byte("1"), "toy://h/folder/a/b" + sig: []byte("b"),
+		"toy://u:HUSH@g/x": []byte("x"), "toy://u:HUSH@g/y": []byte("y"), "toy://h/open": []byte("open"),
+	}
+	var asked []string
+	m, err := source.NewMuxOf([]source.Scheme{{Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}},
+		[]source.Place{{Names: []string{"toy://h/c/{0..1}.tar" + sig, "toy://h/folder" + sig, "toy://u:HUSH@g/x", "toy://h/open"}}})
+	stagetest.Must(t, err)
+	for name, want := range map[string]string{"toy://h/c/0.tar": "0", "toy://h/c/1.tar": "1", "toy://h/folder/a/b": "b", "toy://g/x": "x", "toy://g/y": "y", "toy://h/open": "open"} {
+		st, err := m.Stat(ctx, name)
+		if err != nil || st.Name != name {
+			t.Errorf("%s: %+v, %v", name, st, err)
+			continue
+		}
+		b := make([]byte, st.Size)
+		if err := m.ReadAt(ctx, st, b, 0); err != nil || string(b) != want {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+		if n, err := m.Head(ctx, name, b); err != nil || n != len(want) {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+	}
+	found, err := source.Expand(ctx, m, []string{"toy://h/c/{0..1}.tar"})
+	if err != nil || strings.Join(found, " ") != "toy://h/c/0.tar toy://h/c/1.tar" {
+		t.Errorf("%v, %v", found, err)
+	}
+	for it, err := range m.List(ctx, "toy://g/") {
+		if err != nil || strings.Contains(it.Name, "HUSH") || !strings.HasPrefix(it.Name, "toy://g/") {
+			t.Errorf("%+v, %v", it, err)
+		}
+	}
+	if !slices.Contains(asked, "toy://u:HUSH@g/") {
+		t.Errorf("the source was asked for %v", asked)
+	}
+	for _, name := range []string{"toy://h/c/2.tar", "toy://g/z"} {
+		if _, err := m.Stat(ctx, name); errs.CodeOf(err) != errs.NotFound || strings.Contains(err.Error(), "HUSH") || strings.Contains(errs.From(err).Where.File, "HUSH") {
+			t.Errorf("%v", err)
+		}
+	}
+	_, err = source.NewMuxOf(nil, []source.Place{{Names: []string{"toy://h/x?token=1", "toy://h/x?token=2"}}})
+	if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, "differ only in their signatures") {
+		t.Errorf("two URLs that are shown as one: %v", err)
+	}
+}
+
+// Names are shown as in the golden, which Python reads too.
+func TestShown(t *testing.T) {
+	text, err := os.ReadFile("../../../testdata/shown.json")
+	stagetest.Must(t, err)
+	var golden struct{ Names map[string]string }
+	stagetest.Must(t, json.Unmarshal(text, &golden))
+	for given, want := range golden.Names {
+		if got := source.Shown(given); got != want {
+			t.Errorf("%s is shown as %s, not as %s", given, got, want)
+		}
+	}
+}
+
+// Names that are found later, as those of a list, are kept as those that were given.
+func TestSecretsOfNamesThatAreExpanded(t *testing.T) {
+	objects := stagetest.Memory{"toy://h/0?sig=HUSH": []byte("0"), "toy://h/1?sig=HUSH": []byte("1")}
+	var asked []string
+	m := source.NewMux([]source.Scheme{{Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}}, source.Access{})
+	found, err := source.Expand(ctx, m, []string{"toy://h/{0..1}?sig=HUSH"})
+	if err != nil || strings.Join(found, " ") != "toy://h/0 toy://h/1" {
+		t.Fatalf("%v, %v", found, err)
+	}
+	for i, name := range found {
+		if b, err := source.ReadAll(ctx, m, name, 10); err != nil || string(b) != string(rune('0'+i)) {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	if _, err := source.Expand(ctx, m, []string{"toy://h/0?sig=HUSH2"}); errs.CodeOf(err) != errs.Config || strings.Contains(err.Error(), "HUSH") {
+		t.Errorf("another signature of the same name: %v", err)
+	}
+}

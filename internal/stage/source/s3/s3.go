@@ -1,0 +1,228 @@
+// Package s3 is objects of S3, and of all stores that speak its protocol, as a
+// remote.Store. Credentials are found by AWS's library, as all of AWS's tools find them;
+// requests are written here (docs/decisions/remote-clients.md).
+//
+// Names are s3://bucket/key. A key is bytes: it is neither cleaned nor decoded.
+package s3
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
+)
+
+// Scheme is what a list of sources has of it.
+func Scheme(net *remote.Net) source.Scheme {
+	return source.Scheme{Name: "s3", Open: func(a source.Access) (source.Source, error) {
+		return remote.New(&store{net: net, storage: a.Storage, signer: v4.NewSigner(unescaped)}, net, a), nil
+	}}
+}
+
+// store is all buckets that one account reaches. Nothing is read or looked up before the
+// first request.
+type store struct {
+	net     *remote.Net
+	storage source.Storage
+	signer  *v4.Signer
+
+	mu      sync.Mutex
+	account *account     // nil: not set up yet, or to be set up anew
+	had     atomic.Bool  // credentials were found once
+	skew    atomic.Int64 // nanoseconds by which the store's clock is ahead of ours
+	hosted  atomic.Bool  // the store wants buckets in its host's name
+	regions sync.Map     // of buckets that are elsewhere than account.region: string to string
+}
+
+// object is what a name means. key is "" for the bucket itself.
+type object struct{ name, bucket, key string }
+
+// parse takes a name apart. What a bucket may be called is checked, since it becomes a
+// part of the host's name.
+func parse(name string) (object, error) {
+	_, rest, _ := strings.Cut(name, "://")
+	bucket, key, _ := strings.Cut(rest, "/")
+	switch {
+	case strings.HasPrefix(bucket, "arn:"), strings.HasSuffix(bucket, "--x-s3"):
+		return object{}, errs.New(errs.Unsupported, "access points and directory buckets are not supported").At(at(name)).
+			Try("give the name of a general purpose bucket, or an access point's alias (it ends in -s3alias)")
+	case bucket == "" || len(bucket) > 255 || strings.IndexFunc(bucket, notOfBucket) >= 0:
+		return object{}, errs.New(errs.Config, "%s is not the name of a bucket", errs.Name(bucket)).At(at(name)).Try("write s3://bucket/key")
+	}
+	return object{name, bucket, key}, nil
+}
+
+func notOfBucket(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_'
+}
+
+// isRoot says whether a name is that of all buckets: s3://, with or without its slashes.
+func isRoot(name string) bool { return strings.HasSuffix(strings.TrimRight(name, "/"), ":") }
+
+// Host is remote.Store's.
+func (s *store) Host(name string) string {
+	o, err := parse(name)
+	if err != nil && !isRoot(name) {
+		return name
+	}
+	a, err := s.current(context.Background())
+	if err != nil {
+		return o.bucket
+	}
+	return a.endpoint.of(s.region(a, o.bucket), o.bucket, s.hosted.Load()).host
+}
+
+// Stat is remote.Store's: one request for an object, a second one for a folder.
+func (s *store) Stat(ctx context.Context, name string) (source.Info, error) {
+	if isRoot(name) {
+		return source.Info{Name: strings.Clone(name), Dir: true}, nil
+	}
+	o, err := parse(strings.TrimRight(name, "/"))
+	if err != nil {
+		return source.Info{}, err
+	}
+	folder := source.Info{Name: strings.Clone(o.name), Dir: true}
+	if o.key == "" || strings.HasSuffix(name, "/") {
+		there, err := s.below(ctx, o)
+		switch {
+		case err != nil:
+			return source.Info{}, err
+		case !there && o.key != "":
+			return source.Info{}, remote.Missing(name)
+		}
+		return folder, nil
+	}
+	info, err := s.head(ctx, o)
+	if c := errs.CodeOf(err); err != nil && (c == errs.NotFound || c == errs.Denied) {
+		// Who may only list a folder is refused what is not in it.
+		there, err2 := s.below(ctx, o)
+		switch {
+		case there:
+			return folder, nil
+		case err2 != nil && (c == errs.NotFound || ctx.Err() != nil):
+			return source.Info{}, err2 // the bucket is missing, or it cannot be known
+		}
+	}
+	return info, err
+}
+
+// head asks for an object's size and version. The answer to a HEAD has no body, so that a
+// refusal does not say why; then a GET of one byte does.
+func (s *store) head(ctx context.Context, o object) (source.Info, error) {
+	ans, err := s.ask(ctx, call{method: http.MethodHead, object: o})
+	if err != nil {
+		return source.Info{}, err
+	}
+	info := source.Info{Name: strings.Clone(o.name), Size: ans.ContentLength}
+	switch {
+	case ans.StatusCode == http.StatusOK && info.Size < 0:
+		return source.Info{}, &remote.Fault{Kind: remote.Broken, What: "the answer does not say how large the object is"}
+	case ans.StatusCode == http.StatusOK:
+	case ans.StatusCode == http.StatusBadRequest, ans.StatusCode == http.StatusForbidden:
+		ans, err = s.ask(ctx, call{method: http.MethodGet, object: o, header: http.Header{"Range": {"bytes=0-0"}}})
+		if err != nil {
+			return source.Info{}, err
+		}
+		defer ans.Body.Close()
+		if ans.StatusCode != http.StatusPartialContent {
+			return source.Info{}, s.refused(o, ans)
+		}
+		if info.Size, err = remote.Part(ans.Header, ans.StatusCode, 0, 1); err != nil {
+			return source.Info{}, err
+		}
+	default:
+		return source.Info{}, s.refused(o, ans)
+	}
+	info.Version = version(ans.Header.Get("ETag"), ans.Header.Get("Last-Modified"))
+	return info, nil
+}
+
+// modified begins the version of an object that has no strong ETag: when it was written.
+const modified = "modified "
+
+// version is what tells contents of one key apart: a strong ETag, or when it was last
+// modified, which is text as in an HTTP header. A weak ETag may stay when bytes change.
+func version(etag, last string) string {
+	if tag := strings.Trim(etag, `"`); tag != "" && !strings.HasPrefix(etag, "W/") {
+		return `"` + tag + `"`
+	}
+	if last != "" {
+		return modified + last
+	}
+	return ""
+}
+
+// Read is remote.Store's.
+func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) (int, error) {
+	o, err := parse(obj.Name)
+	if err != nil {
+		return 0, err
+	}
+	h := http.Header{"Range": {"bytes=" + strconv.FormatInt(off, 10) + "-" + strconv.FormatInt(off+int64(len(p))-1, 10)}}
+	if last, ok := strings.CutPrefix(obj.Version, modified); ok {
+		h["If-Unmodified-Since"] = []string{last}
+	} else if obj.Version != "" {
+		h["If-Match"] = []string{obj.Version}
+	}
+	whole := off == 0 && int64(len(p)) == obj.Size
+	ans, err := s.ask(ctx, call{method: http.MethodGet, object: o, header: h, whole: whole})
+	if err != nil {
+		return 0, err
+	}
+	defer ans.Body.Close()
+	switch ans.StatusCode {
+	case http.StatusPartialContent, http.StatusOK:
+	case http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
+		return 0, s.changed(ctx, o, obj, ans.StatusCode)
+	default:
+		return 0, s.refused(o, ans)
+	}
+	if ans.Header.Get("Content-Length") == strconv.Itoa(len(p)) {
+		// A property of the object, which the store keeps as it got it. What a proxy
+		// has encoded on the way has another length, or none.
+		ans.Header.Del("Content-Encoding")
+	}
+	size, err := remote.Part(ans.Header, ans.StatusCode, off, int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	v := version(ans.Header.Get("ETag"), ans.Header.Get("Last-Modified"))
+	if size >= 0 && size != obj.Size || obj.Version != "" && v != obj.Version {
+		return 0, remote.Changed(obj, "it is %s of %d bytes, and was %s of %d", v, size, obj.Version, obj.Size)
+	}
+	n, err := remote.Fill(ctx, obj.Name, ans.Body, p)
+	if err == nil && whole {
+		err = compare(ans.Header, p, obj.Name)
+	}
+	if err != nil && n == len(p) {
+		n = 0
+	}
+	return n, err
+}
+
+// changed is the error of an answer that says that the object is not the one that was
+// opened: it is asked what it is now.
+func (s *store) changed(ctx context.Context, o object, was source.Info, status int) error {
+	now, err := s.head(ctx, o)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && errs.CodeOf(err) == errs.NotFound:
+		return err
+	case err != nil:
+		return remote.Changed(was, "the store answered %d", status)
+	case now.Size == was.Size && (was.Version == "" || now.Version == was.Version):
+		return &remote.Fault{Kind: remote.Broken, Status: status, What: "the store answered " + strconv.Itoa(status) + ", but the object has not changed"}
+	}
+	return remote.Changed(was, "it is %s of %d bytes, and was %s of %d", now.Version, now.Size, was.Version, was.Size)
+}
+
+func at(name string) errs.Where { return errs.Where{File: strings.Clone(name)} }

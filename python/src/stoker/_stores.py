@@ -1,0 +1,214 @@
+"""How stores are reached: storage_options=, origins= and fetch=, in the form of the Spec.
+
+No keyword takes a key, a token or a password: Specs, states and pickles are saved and shown. The environment has them,
+as for the store's own tools.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from . import _notice
+from ._arguments import truth
+from ._cache import amount
+from ._errors import Problems, whole
+from ._numbers import scalar
+from ._shown import plain, shown
+
+_TEXTS = ("endpoint_url", "region", "profile", "token_env", "fresh")
+_FLAGS = ("anonymous", "requester_pays")
+KEYS = ("endpoint_url", "region", "profile", "anonymous", "requester_pays", "token_env", "fresh")
+
+# fsspec's words for the same.
+_FSSPEC = {"anon": "anonymous", "endpoint": "endpoint_url", "region_name": "region"}
+# What fsspec's file systems take and stoker decides itself, each with the reason.
+_MOOT = {
+    "project": "the bucket says which project it is in",
+    "account_name": "the name of the data says it, az://container/path with AZURE_STORAGE_ACCOUNT_NAME set, or "
+    "abfss://container@account.dfs.core.windows.net/path",
+    **dict.fromkeys(
+        (
+            "asynchronous",
+            "block_size",
+            "blocksize",
+            "cache_type",
+            "config_kwargs",
+            "consistency",
+            "default_block_size",
+            "default_cache_type",
+            "default_fill_cache",
+            "listings_expiry_time",
+            "loop",
+            "max_concurrency",
+            "skip_instance_cache",
+            "use_listings_cache",
+            "use_ssl",
+            "version_aware",
+        ),
+        "the engine reads in its own way; DataLoader(fetch=...) sets how much is asked for at once",
+    ),
+}
+
+# The variables that hold what must not be here, by what a key contains: as in the engine.
+_TOKENS = (
+    "HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own whose "
+    "name is token_env"
+)
+_NETRC = ".netrc (the file NETRC names)"
+_VARIABLES = (
+    (("accountkey", "storagekey", "azurekey"), "AZURE_STORAGE_KEY"),
+    (("connectionstring", "connstr"), "AZURE_STORAGE_CONNECTION_STRING"),
+    (("clientsecret",), "AZURE_CLIENT_SECRET"),
+    (("sastoken", "sharedaccess"), "AZURE_STORAGE_SAS_TOKEN"),
+    (("sessiontoken", "securitytoken"), "AWS_SESSION_TOKEN"),
+    (("secret",), "AWS_SECRET_ACCESS_KEY"),
+    (("credential", "serviceaccount"), "GOOGLE_APPLICATION_CREDENTIALS"),
+    (("hftoken", "huggingfacetoken"), "HF_TOKEN"),
+    (("token", "bearer", "authorization"), _TOKENS),
+    (("password", "passwd", "passphrase", "username", "login"), _NETRC),
+    (("signature",), "AZURE_STORAGE_SAS_TOKEN"),
+    (("key",), "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AZURE_STORAGE_KEY"),
+)
+_WHOLE = {
+    "tokenenv": None,
+    **dict.fromkeys(("sas", "sig"), "AZURE_STORAGE_SAS_TOKEN"),
+    **dict.fromkeys(("auth", "pass", "pwd", "user"), _NETRC),
+    **dict.fromkeys(("cred", "creds"), "GOOGLE_APPLICATION_CREDENTIALS"),
+}
+
+
+def secret(key: str) -> str | None:
+    """What to set in place of a key that holds a secret; None: it does not."""
+    word = plain(key)
+    if word in _WHOLE:
+        return _WHOLE[word]
+    return next((instead for parts, instead in _VARIABLES if any(part in word for part in parts)), None)
+
+
+def read_storage(given: Any, problems: Problems) -> dict[str, Any] | None:
+    """``storage_options`` as ``dataset.storage`` of a Spec. It may be in the words of s3fs, gcsfs and adlfs."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        problems.add(
+            f"storage_options is of type {type(given).__name__}", "give a dict, such as {'endpoint_url': 'http://...'}"
+        )
+        return None
+    found: dict[str, Any] = {}
+    _take(given, found, problems)
+    problem = _wrong(found)
+    if problem is not None:
+        problems.add(*problem)
+    return {key: value for key, value in found.items() if value not in (None, False)} or None
+
+
+def _take(given: Mapping[Any, Any], found: dict[str, Any], problems: Problems) -> None:
+    for key, value in given.items():
+        name = _FSSPEC.get(key, key)
+        if name == "client_kwargs" and isinstance(value, Mapping):
+            _take(value, found, problems)
+        elif key == "token" and value in ("anon", None):  # gcsfs: anonymous, or as the environment says
+            found["anonymous"] = found.get("anonymous", False) or value == "anon"
+        elif key == "token" and value in ("cloud", "google_default", "cache", "browser"):
+            _notice.say(f"storage_options['token'] is ignored: {value!r} is found as Google's own tools find it")
+        elif name in _TEXTS:
+            if value is not None and not isinstance(value, str):  # the value may be a secret
+                problems.add(f"storage_options has {key!r} of type {type(value).__name__}", "give text")
+            else:
+                found[name] = value
+        elif name in _FLAGS:
+            flag = scalar(value)
+            if flag is not None and not isinstance(flag, bool):
+                problems.add(f"storage_options has {key!r} of type {type(value).__name__}", "give True or False")
+            else:
+                found[name] = bool(flag)
+        elif isinstance(key, str) and (instead := secret(key)) is not None:
+            if value is not None:
+                problems.add(
+                    f"storage_options has {key!r}: datasets are saved and shown, so they hold no keys, tokens or "
+                    "passwords",
+                    f"remove it, and set {instead} where the program runs",
+                )
+        elif key in _MOOT:
+            _notice.say(f"storage_options[{key!r}] is ignored: {_MOOT[key]}")
+        else:
+            problems.add(f"storage_options has a key {key!r}", f"its keys are {', '.join(KEYS)}")
+
+
+def _wrong(found: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What is wrong with the values; those that may be a secret are not repeated."""
+    if (variable := found.get("token_env")) and (
+        not re.fullmatch(r"[A-Z_][A-Z0-9_]*", variable) or re.match(r"(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}$", variable)
+    ):
+        return (
+            "storage_options has a 'token_env' that is not the name of an environment variable (capitals, digits, _)",
+            "export the token, for example as MY_TOKEN, and give 'token_env': 'MY_TOKEN'",
+        )
+    if (address := found.get("endpoint_url")) and shown(address) != address:
+        return (
+            "storage_options has an 'endpoint_url' with a user name, a password or a signature",
+            "leave them out, and put them into .netrc or the store's environment variables",
+        )
+    if found.get("fresh") not in (None, "always", "never"):
+        return f"storage_options has 'fresh': {found['fresh']!r}", "it can be 'always' or 'never'"
+    return None
+
+
+def read_origins(given: Any, problems: Problems) -> list[str] | None:
+    """Prefixes of the names that a table or a manifest may name elsewhere."""
+    if given is None:
+        return None
+    listed = [given] if isinstance(given, (str, os.PathLike)) else given
+    if not isinstance(listed, Iterable) or isinstance(listed, (bytes, Mapping)):
+        problems.add(f"origins is of type {type(given).__name__}", "give prefixes, such as ['s3://bucket/folder/']")
+        return None
+    found = []
+    for one in listed:
+        if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
+            problems.add(f"origins has {one!r:.40}", "give prefixes, such as 's3://bucket/folder/'")
+        else:
+            found.append(os.fsdecode(os.fspath(one)))
+    return found or None
+
+
+_FETCH = ("ahead", "connections", "bandwidth", "hedge", "deadline")
+
+
+def read_fetch(given: Any, problems: Problems) -> dict[str, Any] | None:
+    """``fetch=`` of a loader, as the part of the Spec."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        problems.add(f"fetch is of type {type(given).__name__}", "give a dict, such as {'connections': 32}")
+        return None
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        value = scalar(value)
+        if key not in _FETCH:
+            problems.add(f"fetch has a key {key!r}", f"its keys are {', '.join(_FETCH)}")
+        elif value is None:
+            continue
+        elif key == "ahead" and amount(value) is None:
+            problems.add(f"fetch has ahead {value!r}", "give an amount like '1GiB', a number of bytes, or 'auto'")
+        elif key == "connections" and not (value == "auto" or whole(value) and 1 <= value <= 4096):
+            problems.add(f"fetch has connections {value!r}", "give a number from 1 to 4096, or 'auto'")
+        elif key == "bandwidth" and not (value == "none" or (amount(_rate(value)) or 0) > 0):
+            problems.add(f"fetch has bandwidth {value!r}", "give bytes per second, text such as '100MB', or 'none'")
+        elif key == "hedge":
+            found[key] = truth("hedge of fetch", value, problems)
+        elif key == "deadline" and not (isinstance(value, str) or _seconds(value)):
+            problems.add(f"fetch has deadline {value!r}", "give seconds, or text such as '10m', at most 24 hours")
+        else:
+            found[key] = value
+    return found or None
+
+
+def _rate(value: Any) -> Any:
+    return value.strip().lower().removesuffix("/s") if isinstance(value, str) else value
+
+
+def _seconds(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 24 * 3600
