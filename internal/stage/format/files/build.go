@@ -111,8 +111,8 @@ func (l *list) stat(ctx context.Context, src source.Source, progress index.Progr
 
 // write adds the columns of files below root, and of samples.
 func (l *list) write(b *index.Builder, root string, sizes []int64, versions []string) {
-	if root == anything && slices.ContainsFunc(l.paths, func(p string) bool { return source.SchemeOf(p) != "" }) {
-		root = "" // names of several schemes have no folder in common
+	if slices.ContainsFunc(l.paths, func(p string) bool { return !below(p, root) }) {
+		root = "" // they have no folder in common
 	}
 	var names index.Texts
 	for _, p := range l.paths {
@@ -155,7 +155,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	}
 	l := newList()
 	for row := range t.rows {
-		p, err := t.resolve(t.cols[paths], row, root, opt.Root != "")
+		p, err := t.resolve(t.cols[paths], row, root, opt)
 		if err != nil {
 			return err
 		}
@@ -184,12 +184,15 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	return nil
 }
 
-// anything is the root that takes every path, and names of every scheme.
-const anything = "/"
+// below reports whether a file is in a folder, at any depth.
+func below(file, root string) bool {
+	return file != root && strings.HasPrefix(file, strings.TrimSuffix(root, "/")+"/")
+}
 
-// resolve returns the file that a row names. A path that leaves the root is refused:
-// a manifest is only data.
-func (t *table) resolve(c *cells, row int, root string, given bool) (string, error) {
+// resolve returns the file that a row names. A name that leaves the root is refused, but
+// for those below opt.Origins: a manifest is only data, which must not have files of this
+// machine read, or send the user's credentials anywhere.
+func (t *table) resolve(c *cells, row int, root string, opt Options) (string, error) {
 	p := string(c.text.At(row))
 	if k := c.kinds[row]; k == cellNull || k == cellEmpty {
 		return "", t.fail(errs.MissingField, -1, "%s has no path in column %q", t.row(row), c.name).Try("give every row a path, or remove the row")
@@ -199,13 +202,21 @@ func (t *table) resolve(c *cells, row int, root string, given bool) (string, err
 		full = source.Join(root, full)
 	}
 	full = source.Clean(full)
-	if root == anything || full != root && strings.HasPrefix(full, strings.TrimSuffix(root, "/")+"/") {
+	if source.Shown(full) != full {
+		e := t.fail(errs.Config, -1, "%s names a URL with a signature, a token or a password, which an index must not hold", t.row(row))
+		e.Where.Sample = errs.Known(int64(row))
+		return "", e.Try("name the files without it, and set the variables that the store's own tools read; or give signed URLs as paths")
+	}
+	if below(full, root) || source.Under(full, opt.Origins) {
 		return full, nil
 	}
 	e := t.fail(errs.Config, -1, "%s names %q, which is outside of %s", t.row(row), p, root)
 	e.Where.Sample = errs.Known(int64(row))
-	if given {
-		return "", e.Try("paths may not leave the root that was given")
+	if source.SchemeOf(full) != "" {
+		return "", e.Try("if the manifest can be trusted, list the place in origins, such as %q", source.Dir(full)+"/")
+	}
+	if opt.Root != "" {
+		return "", e.Try("paths may not leave the root that was given, but for places that origins lists")
 	}
 	return "", e.Try("give root, the folder that holds all files (root \"/\" takes any path), if the manifest can be trusted")
 }

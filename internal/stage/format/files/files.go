@@ -53,6 +53,8 @@ type Options struct {
 	// Root is the folder that paths are relative to and may not leave; "": that of
 	// the manifest.
 	Root string
+	// Origins are prefixes of names that a manifest may name besides those below Root.
+	Origins []string
 
 	Store    *index.Store   // where the index is kept; nil: index.DefaultStore()
 	Progress index.Progress // of indexing; may be nil
@@ -61,7 +63,11 @@ type Options struct {
 // text identifies an index. The number of "columns" is raised when cells get other types,
 // so that older indexes are not used.
 func (o Options) text(kind string) string {
-	b, _ := json.Marshal(map[string]any{"kind": kind, "columns": 2, "path": jsontext.Name(o.Path), "label": jsontext.Name(o.Label), "root": jsontext.Name(o.Root)})
+	keys := map[string]any{"kind": kind, "columns": 2, "path": jsontext.Name(o.Path), "label": jsontext.Name(o.Label), "root": jsontext.Name(o.Root)}
+	if o.Origins != nil { // an index was checked against them when it was made
+		keys["origins"] = jsontext.Names(o.Origins)
+	}
+	b, _ := json.Marshal(keys)
 	return string(b)
 }
 
@@ -114,7 +120,7 @@ func Open(ctx context.Context, src source.Source, paths []string, opt Options) (
 }
 
 // OpenManifest opens the files that the rows of a manifest name. Paths are
-// relative to the manifest's folder, or to Root, and may not leave it. A change of
+// relative to the manifest's folder, or to Root, and may not leave it but for Origins. A change of
 // the manifest is found at every OpenManifest, one of a file when it is read.
 // Errors: config (no such column, a path out of the root), not_found (the
 // manifest, or a file that a row names), damaged, unsupported, empty,
