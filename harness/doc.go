@@ -1,10 +1,12 @@
 // Package harness is the module of the test harnesses: programs and packages that try
-// stoker from outside, and what only they depend on (go-fuse, so far), which is not
-// a dependency of the product. Its path is below the product's, so that it may import
+// stoker from outside, and what only they depend on (such as go-fuse), which is
+// not a dependency of the product. Its path is below the product's, so that it may import
 // internal packages; nothing of the product imports it (internal/floors_test.go).
 //
 //   - [github.com/stoker-data/stoker/harness/slowfs]: a folder mounted read-only, as slow
 //     as requested, which counts what it serves.
+//   - [github.com/stoker-data/stoker/harness/slownet]: a proxy before a server, as slow and
+//     as broken as requested, which counts what passes.
 //   - [github.com/stoker-data/stoker/harness/score]: the doctor, on jobs whose faults are
 //     known.
 //

@@ -31,8 +31,8 @@ var floors = [][]string{
 		"internal/tool/doctor", "internal/tool/doctor/doctortest", "internal/tool/doctor/evidence", "internal/tool/doctor/gather", "internal/tool/doctor/hook",
 		"internal/tool/doctor/judge", "internal/tool/doctor/loop", "internal/tool/doctor/report", "internal/tool/doctor/system", "internal/tool/doctor/tiers", "internal/tool/doctor/watch",
 	},
-	{".", "cmd/stoker", "examples"},                // 4: doors
-	{"harness", "harness/score", "harness/slowfs"}, // 5: test harnesses, a module of their own
+	{".", "cmd/stoker", "examples"},                                   // 4: doors
+	{"harness", "harness/score", "harness/slowfs", "harness/slownet"}, // 5: test harnesses, a module of their own
 }
 
 // outside is the first floor that no package of the product is on: its module is another.
@@ -117,6 +117,7 @@ var only = map[string][]string{
 	"internal/tool/doctor/judge":    {"internal/tool/doctor/evidence", "internal/tool/doctor/loop", "internal/tool/model", "internal/tool/show"},
 	"internal/tool/doctor/report":   {"internal/tool/doctor/evidence", "internal/tool/doctor/judge", "internal/tool/show"},
 	"harness/slowfs":                {"internal/base/errs"},
+	"harness/slownet":               {"internal/base/errs"},
 }
 
 // readers lists the tools that look at samples or orders: they open a dataset or a

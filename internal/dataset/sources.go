@@ -3,6 +3,7 @@ package dataset
 import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/gcs"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stage/source/s3"
 	"github.com/stoker-data/stoker/internal/stage/source/web"
@@ -16,6 +17,8 @@ func Sources(net *remote.Net) []source.Scheme {
 		web.Scheme("http", net),
 		web.Scheme("https", net),
 		s3.Scheme(net),
+		gcs.Scheme("gs", net),
+		gcs.Scheme("gcs", net),
 	}
 }
 

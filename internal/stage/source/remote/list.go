@@ -41,7 +41,7 @@ func (s *Source) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info,
 func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[source.Info, error] {
 	return func(yield func(source.Info, error) bool) {
 		dir := strings.TrimSuffix(prefix, "/")
-		last, token, any := "", "", false
+		last, token, any, folder := "", "", false, false
 		for {
 			var page Page
 			err := s.try(ctx, dir, -1, 0, func(ctx context.Context, _ *host) (n int, err error) {
@@ -52,6 +52,7 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 				yield(source.Info{}, err)
 				return
 			}
+			folder = folder || page.Folder
 			for _, it := range page.Entries {
 				key := it.Name
 				if it.Dir {
@@ -76,7 +77,7 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 			}
 			token = page.Next
 		}
-		if !any {
+		if !any && !folder {
 			yield(source.Info{}, Missing(dir))
 		}
 	}

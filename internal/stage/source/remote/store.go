@@ -41,4 +41,5 @@ type Store interface {
 type Page struct {
 	Entries []source.Info
 	Next    string // "": this was the last page
+	Folder  bool   // dir is a folder even if it has no entries, in a store that has folders
 }

@@ -1,0 +1,89 @@
+package remote
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Bearer is a token of limited life that all requests of a store share: it is kept until
+// shortly before it expires, and asked for once however many requests need it. Safe for
+// concurrent use.
+type Bearer struct {
+	// Get asks for a new token, in a context that no single request ends; "": requests
+	// have none. until is when the token expires; zero: never. An error is one of an
+	// attempt's, as in Store.
+	Get func(ctx context.Context) (token string, until time.Time, err error)
+
+	mu     sync.Mutex
+	have   bool
+	token  string
+	until  time.Time // when the next is asked for; zero: never
+	asking *asking   // nil: nobody asks
+}
+
+// asking is a call of Get that requests wait for.
+type asking struct {
+	done  chan struct{}
+	token string
+	err   error
+}
+
+const (
+	early  = 2 * time.Minute  // before a token expires, another is asked for
+	getFor = 30 * time.Second // how long a call of Get may take
+)
+
+// Token returns a token that is good for now.
+func (b *Bearer) Token(ctx context.Context) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	b.mu.Lock()
+	if b.have && (b.until.IsZero() || time.Now().Before(b.until)) {
+		defer b.mu.Unlock()
+		return b.token, nil
+	}
+	a := b.asking
+	if a == nil {
+		a = &asking{done: make(chan struct{})}
+		b.asking = a
+		go b.ask(context.WithoutCancel(ctx), a)
+	}
+	b.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.token, a.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func (b *Bearer) ask(ctx context.Context, a *asking) {
+	ctx, cancel := context.WithTimeout(ctx, getFor)
+	defer cancel()
+	token, until, err := b.Get(ctx)
+	if ctx.Err() != nil && err != nil {
+		err = &Fault{Kind: Unreachable, What: "no token came in time", Cause: err}
+	}
+	if !until.IsZero() { // a short life is not all spent on asking
+		until = until.Add(-min(early, time.Until(until)/10))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.token, a.err = token, err; err == nil {
+		b.token, b.until, b.have = token, until, true
+	}
+	b.asking = nil
+	close(a.done)
+}
+
+// Refused says that a server does not accept a token, so that another is asked for. What
+// is no longer the token is ignored: another request has said so before.
+func (b *Bearer) Refused(token string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if token == b.token {
+		b.have = false
+	}
+}
