@@ -43,8 +43,8 @@ def of_path(path: str) -> tuple[str, str]:
     """What to say about a path that was given as a dataset, and what to try."""
     path = path.removeprefix("file://")
     if "://" in path:
-        found = ending(bare(path)) or f"give it to a class, such as stoker.WebDataset({bare(path)!r})"
-        return "dataset is a URL", f"{found}; {_FORMATS}"
+        call = ending(bare(path)) or f"give it to a class, such as stoker.WebDataset({bare(path)!r})"
+        return "dataset is a URL", f"{call}; {_FORMATS}"
     if _PATTERN.search(path) and not os.path.exists(path):
         found = ending(path)
         if found is None and path.lower().endswith(EXTENSIONS):
