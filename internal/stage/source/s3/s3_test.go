@@ -249,6 +249,35 @@ func TestWithoutETag(t *testing.T) {
 	}
 }
 
+// Files that were put into the server's folder have no ETag, and a time with fractions of a
+// second, which the server takes for a change.
+func TestFilesOfTheServer(t *testing.T) {
+	server := servers.S3(t, servers.S3Options{})
+	server.Use(t)
+	file := filepath.Join(server.Dir, "d", "x")
+	put := func(text string, at time.Time) {
+		stagetest.Put(t, file, []byte(text))
+		stagetest.Must(t, os.Chtimes(file, at, at))
+	}
+	put("before", time.Unix(1_700_000_000, 123_456_789))
+	src := reach(t, source.Access{})
+	st := stat(t, src, "s3://data/d/x")
+	if st.Version != "modified Tue, 14 Nov 2023 22:13:20 GMT" {
+		t.Fatalf("the version is %q", st.Version)
+	}
+	if got := read(t, src, "s3://data/d/x"); string(got) != "before" {
+		t.Errorf("%q", got)
+	}
+	all, err := source.Names(t.Context(), src, "s3://data/d")
+	if err != nil || len(all) != 1 || all[0] != st {
+		t.Errorf("it is listed as %+v, %v", all, err)
+	}
+	put("after!", time.Unix(1_700_000_001, 0))
+	if err := src.ReadAt(t.Context(), st, make([]byte, 6), 0); errs.CodeOf(err) != errs.Changed {
+		t.Errorf("reading what was replaced: %v", err)
+	}
+}
+
 // Only a whole object's checksum is compared, and only AWS is asked for it unless the user
 // wants it everywhere.
 func TestChecksums(t *testing.T) {
