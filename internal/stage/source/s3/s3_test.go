@@ -14,12 +14,11 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stage/source/s3"
 	"github.com/stoker-data/stoker/internal/stagetest"
-	"github.com/stoker-data/stoker/internal/stagetest/elsewhere"
+	"github.com/stoker-data/stoker/internal/stagetest/formats"
 	"github.com/stoker-data/stoker/internal/stagetest/servers"
 )
 
@@ -69,14 +68,7 @@ func TestSource(t *testing.T) {
 func TestEveryFormat(t *testing.T) {
 	server := servers.S3(t, servers.S3Options{})
 	server.Use(t)
-	elsewhere.Formats(t, "../../..", elsewhere.Store{
-		Prefix: "s3://data", Put: func(path string, data []byte) { server.Put(path[1:], data) },
-		Sources: func() []source.Scheme {
-			net := remote.NewNet(remote.Options{})
-			t.Cleanup(net.Close)
-			return dataset.Sources(net)
-		},
-	})
+	formats.Read(t, formats.Store{Prefix: "s3://data", Put: func(path string, data []byte) { server.Put(path[1:], data) }})
 }
 
 // Keys are bytes: what a path, a URL or XML would change arrives as it is, and is signed
