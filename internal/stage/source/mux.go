@@ -81,12 +81,17 @@ func NewMuxOf(schemes []Scheme, places []Place) (*Mux, error) {
 	if m.ring, err = newRing(places); err != nil {
 		return nil, err
 	}
+	written := &Written{}
+	for _, p := range places {
+		written.Names = append(written.Names, p.Names...)
+	}
 	for _, s := range schemes {
 		ways, err := waysOf(s, places)
 		if err != nil {
 			return nil, err
 		}
 		for _, way := range ways {
+			way.access.Written = written
 			m.add(way)
 		}
 	}

@@ -50,6 +50,10 @@ func TestBucketsThatAreReachedInDifferentWays(t *testing.T) {
 	made := map[source.Access]int{}
 	var asked []string
 	open := func(a source.Access) (source.Source, error) {
+		if !a.Written.Host("toy://a") || a.Written.Host("toy://c") {
+			t.Errorf("it is not told what the user wrote: %v", a.Written)
+		}
+		a.Written = nil
 		made[a]++
 		return store{objects, a, &asked}, nil
 	}

@@ -71,7 +71,7 @@ func Secret(key string) (set string, is bool) {
 // Shown is a name as it may be shown and stored, without signatures, tokens and
 // passwords. The names of local files have none, whatever they look like.
 func Shown(name string) string {
-	if SchemeOf(name) == "" {
+	if SchemeOf(OfList(name)) == "" {
 		return name
 	}
 	return errs.Shown(name)

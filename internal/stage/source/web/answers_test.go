@@ -394,7 +394,7 @@ func TestQueryAfterASlash(t *testing.T) {
 
 // What is no URL is said so, without what may be a password.
 func TestNotAURL(t *testing.T) {
-	for _, name := range []string{"http://", "http:///x", "http://user:pa%ss@h/x", "http://h/100%", "http://user:hush/word@h:x/", "http://h/a\x01"} {
+	for _, name := range []string{"http://", "http:///x", "http://user:pa%ss@h/x", "http://h/100%", "http://user:hush/word@h:x/", "http://h/a\x01", "http://h#@evil/x", "http://h\\@evil/x"} {
 		_, err := open(t).Stat(t.Context(), name)
 		e := errs.From(err)
 		if err == nil || e.Code != errs.Config || e.Hint == "" || strings.Contains(e.What+e.Hint, "hush") || e.Cause != nil {
