@@ -32,6 +32,12 @@ func Expand(ctx context.Context, src Source, patterns []string) ([]string, error
 func expand(ctx context.Context, src Source, patterns []string) ([]string, error) {
 	x := expander{ctx, src}
 	var out []string
+	if k, ok := src.(Keeper); ok {
+		var err error
+		if patterns, err = k.Keep(patterns); err != nil {
+			return nil, err
+		}
+	}
 	for _, p := range patterns {
 		p = Bare(p)
 		there, err := x.exists(p)
@@ -108,6 +114,8 @@ func (x expander) exists(name string) (bool, error) {
 		return false, nil
 	case errs.CodeOf(err) == errs.Unreadable:
 		return !strings.ContainsAny(name, "{*?["), nil
+	case errs.CodeOf(err) == errs.Denied && strings.ContainsAny(name, "{*?["):
+		return false, nil // a store that may not be listed denies names that are not there
 	}
 	return false, err
 }
@@ -132,7 +140,10 @@ func Suggest(ctx context.Context, src Source, name string) string {
 	dir, rest := deepest(ctx, src, name)
 	word, more, _ := strings.Cut(rest, "/")
 	all, err := Names(ctx, src, dir)
-	if err != nil {
+	switch prefix, in := split(dir); {
+	case err != nil && prefix != "" && in == "": // its buckets, or its servers
+		return "check the path: there is no " + quote(prefix+word) + ", or nothing of it may be listed"
+	case err != nil:
 		return "check the path"
 	}
 	names := make([]string, 0, len(all))
