@@ -260,7 +260,7 @@ func TestErrorsTeach(t *testing.T) {
 		"mem://b/trian/000.tar":        "did you mean \"mem://b/train/000.tar\"?",
 		"mem://b/train/{000..001}.tar": "did you mean \"mem://b/train/000.tar\"?",
 		"mem://b/train/*.npz":          "the folder \"mem://b/train\" has 1 entries: 000.tar",
-		"s3://b/x.tar":                 "copy or mount",
+		"nope://b/x.tar":               "copy or mount",
 	} {
 		_, err := dataset.Open(context.Background(), spec.Spec{Dataset: spec.Dataset{Path: spec.Paths{name}}}, dataset.Options{Sources: schemes(s)})
 		if e := errs.From(err); err == nil || !strings.Contains(e.Hint, want) {
