@@ -177,7 +177,7 @@ func FuzzIndex(f *testing.F) {
 		for _, name := range names {
 			u, err := address("https://h:8080/d d/é/" + name)
 			if err != nil {
-				t.Fatalf("%q is no URL", name)
+				t.Fatalf("%q is not a URL", name)
 			}
 			base, ok := strings.CutPrefix(u.Path, "/d d/é/")
 			base = strings.TrimSuffix(base, "/")

@@ -136,7 +136,7 @@ func TestEveryFormat(t *testing.T) {
 	})
 }
 
-// A query is no part of what tells the kind of a file: neither its extension nor its name.
+// A query has no part in what tells the kind of a file: neither its extension nor its name.
 func TestFormatsOfNamesWithAQuery(t *testing.T) {
 	s := servers.HTTP(t, t.TempDir(), servers.HTTPOptions{})
 	t.Chdir("../../../dataset") // where the fixtures' relative paths begin
