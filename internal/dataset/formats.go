@@ -214,7 +214,7 @@ func openNPY(ctx context.Context, d spec.Dataset, o format.Opening) (format.Data
 		paths := o.Paths
 		if c.Path != nil {
 			var err error
-			if paths, err = source.ExpandFrom(ctx, o.Source, c.Path, source.Origins(d.Origins).Has); err != nil {
+			if paths, err = source.ExpandFrom(ctx, o.Source, c.Path, d.Elsewhere); err != nil {
 				return nil, err
 			}
 		}
