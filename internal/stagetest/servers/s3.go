@@ -24,7 +24,7 @@ type s3 struct{ awsKey }
 func S3(t testing.TB, o S3Options) *Server {
 	t.Helper()
 	program := installed(t, versitygw)
-	key := awsKey{"AK" + rand.Text()[:18], rand.Text(), "us-east-1"}
+	key := awsKey{"AK" + rand.Text()[:18], rand.Text(), "us-east-1", "s3"}
 	dir := t.TempDir()
 	p, port := start(t, func(port int) *exec.Cmd {
 		cmd := exec.Command(program, "-p", fmt.Sprint("127.0.0.1:", port), "--keep-alive", "-q")

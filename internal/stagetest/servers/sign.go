@@ -28,7 +28,7 @@ func escaped(name string) string {
 }
 
 // awsKey signs requests as Signature Version 4 of AWS wants it.
-type awsKey struct{ id, secret, region string }
+type awsKey struct{ id, secret, region, service string }
 
 func (k awsKey) sign(req *http.Request, body []byte) {
 	now := time.Now().UTC()
@@ -46,10 +46,10 @@ func (k awsKey) sign(req *http.Request, body []byte) {
 	query := strings.ReplaceAll(req.URL.Query().Encode(), "+", "%20")
 	request := strings.Join([]string{req.Method, req.URL.EscapedPath(), query, canonical, names, payload}, "\n")
 
-	scope := day + "/" + k.region + "/s3/aws4_request"
+	scope := day + "/" + k.region + "/" + k.service + "/aws4_request"
 	hashed := sha256.Sum256([]byte(request))
 	key := []byte("AWS4" + k.secret)
-	for _, part := range []string{day, k.region, "s3", "aws4_request"} {
+	for _, part := range []string{day, k.region, k.service, "aws4_request"} {
 		key = sha(key, part)
 	}
 	signature := hex.EncodeToString(sha(key, "AWS4-HMAC-SHA256\n"+at+"\n"+scope+"\n"+hex.EncodeToString(hashed[:])))

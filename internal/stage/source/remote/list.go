@@ -42,7 +42,7 @@ func (s *Source) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info,
 func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[source.Info, error] {
 	return func(yield func(source.Info, error) bool) {
 		dir := strings.TrimSuffix(prefix, "/")
-		last, token, any := "", "", false
+		last, token, any, folder := "", "", false, false
 		var held []source.Info // of pages in an order of the store's own
 		for {
 			var page Page
@@ -54,6 +54,7 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 				yield(source.Info{}, err)
 				return
 			}
+			folder = folder || page.Folder
 			if page.Loose || held != nil {
 				if held = append(held, page.Entries...); page.Next == "" {
 					sorted(held)
@@ -83,7 +84,7 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 			}
 			token = page.Next
 		}
-		if !any {
+		if !any && !folder {
 			yield(source.Info{}, Missing(dir))
 		}
 	}
