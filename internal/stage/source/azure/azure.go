@@ -307,14 +307,13 @@ func (s *store) renewed(ctx context.Context, r request, used used, resp *http.Re
 		s.creds.bearer.Refused(used.token)
 		return &remote.Fault{Kind: remote.Expired, Status: resp.StatusCode, What: "the token was not accepted", Final: s.refused(ctx, r, resp)}
 	case used.key && resp.Header.Get("X-Ms-Error-Code") == "AuthenticationFailed":
-		theirs, err := http.ParseTime(resp.Header.Get("Date"))
-		if err != nil {
-			return nil
-		}
-		ahead := time.Until(theirs)
-		if off := (ahead - time.Duration(s.ahead.Load())).Abs(); off > late {
-			s.ahead.Store(int64(ahead))
-			return &remote.Fault{Kind: remote.Expired, Status: resp.StatusCode, What: "the clock of this machine is " + errs.InSeconds(off) + " off", Final: s.refused(ctx, r, resp)}
+		// What counts is the date of this request: another one may have corrected the clock
+		// since it was signed.
+		theirs, err1 := http.ParseTime(resp.Header.Get("Date"))
+		ours, err2 := http.ParseTime(resp.Request.Header.Get("X-Ms-Date"))
+		if off := theirs.Sub(ours); err1 == nil && err2 == nil && off.Abs() > late {
+			s.ahead.Store(int64(time.Until(theirs)))
+			return &remote.Fault{Kind: remote.Expired, Status: resp.StatusCode, What: "the clock of this machine is " + errs.InSeconds(off.Abs()) + " off", Final: s.refused(ctx, r, resp)}
 		}
 	}
 	return nil

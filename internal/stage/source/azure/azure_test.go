@@ -290,7 +290,7 @@ func TestAnswersAreChecked(t *testing.T) {
 			return true
 		}, code: errs.Unreachable, says: "200 and not 206"},
 		"elsewhere": {spoil: func(w http.ResponseWriter, r *http.Request) bool {
-			http.Redirect(w, r, "http://169.254.169.254/x", 302)
+			http.Redirect(w, r, "http://169.254.169.254/x", http.StatusFound)
 			return true
 		}, code: errs.Unreadable, says: "302"},
 		"changed":           {spoil: answer(412, "ConditionNotMet"), code: errs.Changed, says: "no longer 0x7"},

@@ -75,7 +75,6 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *api) list(w http.ResponseWriter, prefix, delimiter, token string) {
-	type item struct{ Name, Size, Generation string }
 	found := map[string]any{}
 	for name, o := range a.objects {
 		rest, ok := strings.CutPrefix(name, prefix)
@@ -389,9 +388,7 @@ func TestTrouble(t *testing.T) {
 			w.Header().Set("Retry-After", "0")
 			refuse(w, false, 429, "rateLimitExceeded", "slow")
 		},
-		func(w http.ResponseWriter) { refuse(w, false, 503, "backendError", "later") },
 		func(w http.ResponseWriter) { refuse(w, false, 403, "userRateLimitExceeded", "slow") },
-		func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"name": "x", "size": "-1", "generation": "1"}`)) },
 		func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"name": "x", "si`)) },
 	}
 	a.spoil = func(w http.ResponseWriter, r *http.Request) bool {
