@@ -346,6 +346,8 @@ func TestErrorsTeach(t *testing.T) {
 		"az://photos@mine.example.com/x":                      "not a host of Azure",
 		"az://photos@mine.dfs.core.windows.net.example.com/x": "not a host of Azure",
 		"az://photos@169.254.169.254/x":                       "not a host of Azure",
+		"az://photos/../archive/x":                            "no blob has",
+		"az://../x":                                           "no blob has",
 	} {
 		if _, err := src.Stat(t.Context(), name); errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
