@@ -97,7 +97,7 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 }
 
 // page is the listing of a container, whose name as the user writes it is root. What makes
-// a folder is no object; the folder is listed for what is in it. A hierarchical namespace
+// a folder is not an object; the folder is listed for what is in it. A hierarchical namespace
 // has an order of its own: "a/b" before "a-b".
 func (l listing) page(root string) (remote.Page, error) {
 	page := remote.Page{Next: l.Next}

@@ -140,7 +140,7 @@ func (c *credentials) find(ctx context.Context) (who identity, err error) {
 		who.machine, who.from = true, "the service account of this machine (metadata server)"
 		return who, nil
 	}
-	who.looked = append(who.looked, "the metadata server (no answer: this is no machine of Google's)")
+	who.looked = append(who.looked, "the metadata server (no answer: this machine is not one of Google's)")
 	return who, ctx.Err()
 }
 
