@@ -339,3 +339,29 @@ func (m *Mux) Walk(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	}
 	return m.ring.Load().each(Walk(ctx, o.src, m.ring.Load().full(prefix)))
 }
+
+func (m *Mux) begin(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
+	return m.some(ctx, prefix, Begin)
+}
+
+func (m *Mux) flat(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
+	return m.some(ctx, prefix, Flat)
+}
+
+// some is a listing that only some sources have.
+func (m *Mux) some(ctx context.Context, prefix string, of func(context.Context, Source, string) (iter.Seq2[Info, error], bool)) (iter.Seq2[Info, error], bool) {
+	o, err := m.of(prefix)
+	if err != nil {
+		return nil, false
+	}
+	all, ok := of(ctx, o.src, m.ring.Load().full(prefix))
+	if !ok {
+		return nil, false
+	}
+	return m.ring.Load().each(all), true
+}
+
+func (m *Mux) namesOnly(prefix string) bool {
+	o, err := m.of(prefix)
+	return err == nil && namesOnly(o.src, prefix)
+}
