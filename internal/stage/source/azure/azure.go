@@ -217,7 +217,10 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		return 0, s.refused(ctx, r, resp)
 	}
 	v := version(resp.Header.Get("ETag"))
-	if obj.Version != "" && v != obj.Version {
+	switch {
+	case obj.Version != "" && v == "":
+		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer does not say what its ETag is"}
+	case obj.Version != "" && v != obj.Version:
 		return 0, remote.Changed(obj, "its ETag is %s, and was %s", errs.Name(v), errs.Name(obj.Version))
 	}
 	if v != "" && resp.Header.Get("X-Ms-Blob-Type") != "" {
