@@ -254,6 +254,11 @@ func TestHierarchicalNamespace(t *testing.T) {
 	if b, err := readAll(t, src, "az://photos/t/c\x01"); err != nil || string(b) != "t/c\x01" {
 		t.Errorf("%q, %v", b, err)
 	}
+	for _, r := range a.seen { // the store refuses another version before it sends any of it
+		if r.Header.Get("X-Ms-Range") != "" && !strings.HasPrefix(r.Header.Get("If-Match"), `"0x`) {
+			t.Errorf("%s has no condition", r.URL)
+		}
+	}
 }
 
 // What is not an answer to the request is not delivered.

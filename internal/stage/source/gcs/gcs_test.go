@@ -378,6 +378,11 @@ func TestStoredCompressed(t *testing.T) {
 	if b, err := readAll(t, src, st.Name); err != nil || !bytes.Equal(b, a.objects["x.tar"].data) || !bytes.Equal(p, b[2:7]) {
 		t.Errorf("%q, %v", b, err)
 	}
+	for _, r := range a.seen { // the store refuses another generation before it sends any of it
+		if q := r.URL.Query(); q.Get("alt") == "media" && q.Get("ifGenerationMatch") != "1" {
+			t.Errorf("%s has no condition", r.URL)
+		}
+	}
 }
 
 // A server that is out of order for a while is waited for.
