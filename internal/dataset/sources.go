@@ -4,6 +4,7 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/gcs"
+	"github.com/stoker-data/stoker/internal/stage/source/hub"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stage/source/s3"
 	"github.com/stoker-data/stoker/internal/stage/source/web"
@@ -19,6 +20,7 @@ func Sources(net *remote.Net) []source.Scheme {
 		s3.Scheme(net),
 		gcs.Scheme("gs", net),
 		gcs.Scheme("gcs", net),
+		hub.Scheme(net),
 	}
 }
 

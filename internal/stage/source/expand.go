@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"path"
 	"slices"
 	"strconv"
@@ -99,7 +100,7 @@ func (x expander) exists(name string) (bool, error) {
 		return true, nil
 	case x.ctx.Err() != nil:
 		return false, x.ctx.Err()
-	case errs.CodeOf(err) == errs.NotFound:
+	case errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore):
 		return false, nil
 	case errs.CodeOf(err) == errs.Unreadable:
 		return !strings.ContainsAny(name, "{*?["), nil
@@ -262,7 +263,7 @@ func (x expander) entries(dir string) ([]Info, error) {
 		return nil, err
 	}
 	all, err := Names(x.ctx, x.src, dir)
-	if errs.CodeOf(err) == errs.NotFound {
+	if errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore) {
 		return nil, nil
 	}
 	return all, err
