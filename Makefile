@@ -37,7 +37,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes augment-sheet doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz
+.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes augment-sheet doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz
 
 demo: setup engine
 	@build/stoker demo
@@ -74,7 +74,7 @@ venv: .venv/ready
 # the race detector over all packages, the builds without C or without libraries, and the
 # long forms of the Python tests are targets of their own (fuzz, go-race, go-builds,
 # py-test-all), which CI runs.
-TEST_PARTS := engine+.venv-frameworks/ready+build/tools/staticcheck check go-test go-race-short py-test frameworks-and-recipes doctor-score-short skips
+TEST_PARTS := engine+.venv-frameworks/ready+build/tools/staticcheck+servers-short check go-test go-race-short py-test frameworks-and-recipes doctor-score-short skips
 test:
 	@rm -f build/skips.jsonl
 	@MAKE="$(MAKE)" bash tools/parts.sh "make test" setup-all $(TEST_PARTS)
@@ -109,6 +109,17 @@ LONG := 30m
 go-test:
 	$(PYTHON) tools/skips.py go test -timeout $(LONG) ./...
 	cd harness && $(PYTHON) ../tools/skips.py go test -timeout $(LONG) ./...
+
+# Real servers, for the tests of what is read from them: those of make test, and all.
+servers-short:
+	@bash tools/servers.sh --short
+servers:
+	@bash tools/servers.sh
+
+# The sources against every server that they know.
+REMOTE_PACKAGES := ./internal/stage/source/... ./internal/stagetest/...
+test-remote: servers
+	STOKER_SERVERS=all $(PYTHON) tools/skips.py go test -count=1 -timeout $(LONG) $(REMOTE_PACKAGES)
 
 # Which tests were skipped, and why; in CI some may not be.
 skips:

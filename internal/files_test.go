@@ -49,11 +49,12 @@ var files = map[string]string{
 // owned lists the packages that may read local files by source.Open and
 // source.ReadFile, which know no schemes: files that stoker or its user keeps, not data.
 var owned = map[string]string{
-	"internal/spec":        "lists of numbers beside a Spec",
-	"internal/stage/index": "the cache of indexes",
-	"internal/tool/demo":   "its photographs",
-	"internal/tool/pack":   "the packing that it goes on with",
-	"internal/tool/tune":   "playbooks",
+	"internal/spec":             "lists of numbers beside a Spec",
+	"internal/stage/index":      "the cache of indexes",
+	"internal/stage/source/web": "the user's .netrc",
+	"internal/tool/demo":        "its photographs",
+	"internal/tool/pack":        "the packing that it goes on with",
+	"internal/tool/tune":        "playbooks",
 }
 
 type sourced struct {

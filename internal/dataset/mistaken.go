@@ -55,7 +55,7 @@ func (f finder) takes(kind *Format, name string) bool {
 		return false
 	}
 	head, err := f.headOf(name)
-	return err == nil && kind.Sniff(name, head)
+	return err == nil && kind.Sniff(source.Unquery(name), head)
 }
 
 // likely is the format of the paths; for a folder of folders with files of one format,

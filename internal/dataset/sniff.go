@@ -47,7 +47,7 @@ func (f finder) sniff(name string, paths []string) (*Format, []string, error) {
 	var kind *Format
 	last := ""
 	for _, p := range paths {
-		ext := path.Ext(p)
+		ext := path.Ext(source.Unquery(p))
 		if kind != nil && ext == last && ext != "" {
 			continue // like the file before it
 		}
@@ -168,12 +168,14 @@ func ending(name string) (all, packing string) {
 // kindOf is the index in kinds of the format that a file's name and first bytes suggest;
 // -1: none.
 func kindOf(kinds []Format, name string, head []byte) int {
+	name = source.Unquery(name)
 	return slices.IndexFunc(kinds, func(f Format) bool { return f.Sniff != nil && f.Sniff(name, head) })
 }
 
 // kindByName is the index in kinds of the format that a file's name alone suggests; -1:
 // none.
 func kindByName(kinds []Format, name string) int {
+	name = source.Unquery(name)
 	e, packing := ending(name)
 	return slices.IndexFunc(kinds, func(f Format) bool {
 		return slices.Contains(f.Endings, strings.TrimSuffix(e, packing)) || f.Sniff != nil && f.Sniff(name, nil)

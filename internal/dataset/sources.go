@@ -3,6 +3,7 @@ package dataset
 import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/azure"
 	"github.com/stoker-data/stoker/internal/stage/source/gcs"
 	"github.com/stoker-data/stoker/internal/stage/source/hub"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
@@ -20,6 +21,10 @@ func Sources(net *remote.Net) []source.Scheme {
 		s3.Scheme(net),
 		gcs.Scheme("gs", net),
 		gcs.Scheme("gcs", net),
+		azure.Scheme("az", net),
+		azure.Scheme("azure", net),
+		azure.Scheme("abfs", net),
+		azure.Scheme("abfss", net),
 		hub.Scheme(net),
 	}
 }

@@ -31,6 +31,7 @@ type session struct {
 	arena    *deliver.Arena
 	shared   *loader.Shared
 	suspects []wire.Suspect
+	net      *remote.Net
 	sources  []source.Scheme // of all loaders, which share what hosts accept
 
 	sending sync.Mutex // keeps messages about freed slots before all later ones
@@ -48,8 +49,9 @@ type pass struct {
 }
 
 func newSession(conn *deliver.Conn, arena *deliver.Arena, shared *loader.Shared, suspects []wire.Suspect) *session {
+	net := remote.NewNet(remote.Options{})
 	return &session{
-		conn: conn, arena: arena, shared: shared, suspects: suspects, sources: dataset.Sources(remote.NewNet(remote.Options{})),
+		conn: conn, arena: arena, shared: shared, suspects: suspects, net: net, sources: dataset.Sources(net),
 		loaders: map[int64]*loader.Loader{}, passes: map[int64]*pass{}, leased: map[int]*loader.Batch{},
 	}
 }
@@ -155,6 +157,9 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 			return nil, err
 		}
 	}
+	opening, opened := context.WithCancel(context.Background())
+	defer opened()
+	defer s.showWaiting(opening, m.Req).Stop()
 	l, err := loader.Open(context.Background(), s.shared, spec, loader.Options{
 		Progress: func(done, total int64, what string) {
 			if now := time.Now(); now.Sub(told) > 200*time.Millisecond {
@@ -263,6 +268,7 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	}
 	deadline := time.Duration(m.Timeout) * time.Millisecond
 	waiting, stop := context.WithCancel(context.Background())
+	late := s.showWaiting(waiting, m.Req)
 	if deadline > 0 {
 		go s.keepAlive(waiting, m.Req, p.Pass, deadline)
 	}
@@ -271,6 +277,7 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	}
 	b, ask, err := s.nextOf(p, deadline)
 	stop()
+	late.Stop()
 	if ask != nil {
 		return one(ask), nil
 	}
@@ -335,6 +342,16 @@ func (s *session) keepAlive(ctx context.Context, req int64, p *loader.Pass, dead
 			}
 		}
 	}
+}
+
+// showWaiting tells a client what its request waits for, if that is a server: its patience
+// begins again with each line. Requests that are answered soon cost a timer, no goroutine.
+func (s *session) showWaiting(ctx context.Context, req int64) *time.Timer {
+	return time.AfterFunc(time.Second, func() {
+		s.net.Watch(ctx, func(line string) {
+			s.send(one(&wire.Message{Type: wire.TypeProgress, Req: req, Waiting: line}))
+		})
+	})
 }
 
 // points are where the workers of a pass begin.

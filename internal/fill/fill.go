@@ -62,12 +62,14 @@ func (f *Filler) Close() {
 
 // Locate looks up where a task's sample is stored: its extents, or none if the
 // cache has it.
-func (f *Filler) Locate(t *Task) {
-	if f.cache != nil && f.cache.has(t.Req.Sample) {
-		t.Req.Extents = t.Req.Extents[:0]
-		return
+func (f *Filler) Locate(t *Task) { t.Req.Extents = f.Extents(t.Req.Sample, t.Req.Extents[:0]) }
+
+// Extents appends where a sample is stored: nothing if the cache has it.
+func (f *Filler) Extents(sample int64, dst []format.Extent) []format.Extent {
+	if f.cache != nil && f.cache.has(sample) {
+		return dst
 	}
-	t.Req.Extents = f.data.Extents(t.Req.Sample, t.Req.Extents[:0])
+	return f.data.Extents(sample, dst)
 }
 
 // Fill decodes one sample into its row of the slot. Only the goroutine that has the

@@ -108,6 +108,7 @@ func (l *Loader) begin(p *Pass) (*Pass, error) {
 		l.startPass(p)
 	}
 	p.ahead, p.resting = false, false
+	p.plan.Asked()
 	l.current = p
 	l.shared.reconsider()
 	l.shared.changed.Broadcast()
@@ -124,14 +125,20 @@ func (l *Loader) newPass(epoch, step int64, e order.Epoch, slice order.Slice) *P
 	return p
 }
 
-// startPass starts a pass's prefetcher. Shared.mu is held.
+// startPass starts a pass's prefetcher and planner. Shared.mu is held.
 func (l *Loader) startPass(p *Pass) {
 	p.started = true
 	l.passes = append(l.passes, p)
+	if p.plan = l.newPlan(p); p.plan != nil {
+		if p.ahead {
+			p.plan.Unasked(l.current.slice.Steps() - l.current.nextStep)
+		}
+		go p.lookFar()
+	}
 	go p.prefetch()
 }
 
-// lookAhead begins the epoch after p's as soon as all batches of p are open.
+// lookAhead begins the epoch after p's as soon as all batches of p are open or planned.
 // Shared.mu is held, and released while the order of that epoch is made.
 func (l *Loader) lookAhead(p *Pass) {
 	if p != l.current || p.alone || p.looked || l.patient || l.ahead != nil || l.closed || p.epoch == math.MaxInt64 {

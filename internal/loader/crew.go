@@ -145,11 +145,13 @@ func batchOf(t *fill.Task) *openBatch { return t.Batch.Owner.(*openBatch) } //no
 // Begin submits the samples to fetch, or, if they are in memory, to the lanes.
 func (c lanes) Begin(b *fill.Batch) (waited time.Duration) {
 	l, ob := c.l, b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
+	p, step, steps := ob.pass, ob.step, int64(ob.steps)
+	planned := p.plan.Covers(step)
 	hot, reqs := false, make([]*fetch.Request, 0, ob.rows)
 	for i := range ob.Tasks {
 		if t := &ob.Tasks[i]; t.Sample >= 0 {
 			l.filler.Locate(t)
-			if t.Unread = l.fetch.Hot(&t.Req); t.Unread {
+			if t.Unread = !planned && l.fetch.Hot(&t.Req); t.Unread {
 				hot = true
 			} else {
 				reqs = append(reqs, &t.Req)
@@ -159,10 +161,7 @@ func (c lanes) Begin(b *fill.Batch) (waited time.Duration) {
 	if hot {
 		l.shared.unread(ob)
 	}
-	if len(reqs) > 0 { // with none sent, the batch may already be reused
-		return l.send(reqs, false, ob)
-	}
-	return 0
+	return l.submit(reqs, ob, p, step, steps)
 }
 
 // Again submits one sample, whatever memory is in use.

@@ -62,12 +62,14 @@ func (p *pace) add(d time.Duration) { p.ns.Store(p.ns.Load() + (int64(d)-p.ns.Lo
 // rows is the number of reads in a bunch.
 func (p *pace) rows() int { return max(1, int(int64(bunchTime)/max(p.ns.Load(), 1))) }
 
-// Begin sends a batch's samples to the readers in bunches; long samples take the
+// Begin sends a batch's samples to the readers in bunches; long samples, and those of a
+// store that a link leads to, where neighbours should be read together, take the
 // usual way. Every bunch has at least one sample of its own: the batch would not
 // wait for a bunch without any, which could then run when the batch is reused. It
 // returns how long it waited.
 func (c readers) Begin(b *fill.Batch) (waited time.Duration) {
 	l, ob := c.l, b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
+	p, step, steps := ob.pass, ob.step, int64(ob.steps)
 	most := l.pace.rows()
 	ob.bunches = ob.bunches[:0]
 	var long []*fetch.Request
@@ -85,7 +87,7 @@ func (c readers) Begin(b *fill.Batch) (waited time.Duration) {
 		}
 		l.filler.Locate(t)
 		n := t.Req.Bytes()
-		if n > directBytes {
+		if n > directBytes || l.fetch.Waits(&t.Req) {
 			t.Apart = true
 			long = append(long, &t.Req)
 			continue
@@ -99,10 +101,7 @@ func (c readers) Begin(b *fill.Batch) (waited time.Duration) {
 	for i := range ob.bunches {
 		l.fetch.Do(&ob.bunches[i])
 	}
-	if long != nil {
-		return l.send(long, false, ob)
-	}
-	return 0
+	return l.submit(long, ob, p, step, steps)
 }
 
 // rowState is the state with which a reader fills rows.

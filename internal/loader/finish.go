@@ -29,6 +29,25 @@ func (l *Loader) send(reqs []*fetch.Request, force bool, ob *openBatch) (waited 
 	return l.fetch.Submit(ob.Ctx, reqs, force, ob.Gone.Load)
 }
 
+// submit is send for the samples of a whole batch, with so many steps from step on, that
+// may be planned.
+func (l *Loader) submit(reqs []*fetch.Request, ob *openBatch, p *Pass, step, steps int64) (waited time.Duration) {
+	if p.plan == nil {
+		if len(reqs) == 0 { // the batch may already be reused
+			return 0
+		}
+		return l.send(reqs, false, ob)
+	}
+	if len(reqs) == 0 {
+		return p.plan.Submit(p.ctx, nil, nil, step, steps)
+	}
+	l.shared.mu.Lock()
+	l.fetching += len(reqs)
+	l.shared.reconsider()
+	l.shared.mu.Unlock()
+	return p.plan.Submit(ob.Ctx, reqs, ob.Gone.Load, step, steps)
+}
+
 // sampleError returns the error of a sample as users see it, and whether on_bad may
 // skip it: damage may be skipped, a failing source may not.
 func (l *Loader) sampleError(t *fill.Task, err error) (*errs.Error, bool) {

@@ -34,8 +34,9 @@ import (
 )
 
 const (
-	// atOnce is the number of concurrent reads of one loader: enough to keep a disk
-	// busy with small files, few enough to cost nothing.
+	// atOnce is the number of concurrent reads of local files that a loader begins with:
+	// enough to keep a disk busy with small files, few enough to cost nothing. Fetch finds
+	// out whether the storage rewards more.
 	atOnce = 16
 	// readAheadBytes bounds what is read but not yet decoded, unless Options do.
 	readAheadBytes = 32 << 20
@@ -71,6 +72,9 @@ type Loader struct {
 	inner      []*feed    // make samples for them; without any, their code makes all of it
 	feeds      *feed      // that this loader is the inner one of
 	small      bool       // the crew is readers
+	readers    int        // of local files, to begin with; 0: fetch reads nothing
+	ownCrew    bool       // the crew is neither lanes nor readers
+	near       bool       // nothing is read beyond the batches that are open
 	begun      int64      // passes; guarded by Shared.mu
 	structure  []byte     // what the columns of samples are that only the user's code knows; guarded by Shared.mu
 	patient    bool       // no sample is made before its pass is asked for
@@ -120,6 +124,12 @@ type Options struct {
 	// ReadAhead bounds the bytes that are read but not yet decoded; 0 is 32 MiB. A
 	// sample longer than this is still read, alone.
 	ReadAhead int64
+	// Ahead bounds the bytes that are read for batches that have no memory yet, from storage
+	// that waits; 0: as its bandwidth suggests, -1: none.
+	Ahead int64
+	// Connections bounds the concurrent reads of one store, and of local files; 0: as many
+	// as pay.
+	Connections int
 }
 
 // Open opens a loader. Its errors name every problem of the Spec at once.
@@ -261,12 +271,13 @@ func (l *Loader) start(opt Options) {
 func (l *Loader) openFetch(opt Options) {
 	s := l.shared
 	l.budget = mem.NewBudget(cmp.Or(opt.ReadAhead, readAheadBytes))
-	n := atOnce
-	if !l.data.Stored() || l.workers != nil {
-		n = 0
+	if l.readers = atOnce; !l.data.Stored() || l.workers != nil {
+		l.readers = 0
 	}
+	l.near, l.ownCrew = opt.Ahead < 0 || l.feeds != nil, opt.Crew != nil || opt.Workers != nil && l.feeds == nil || opt.IDs
 	l.fetch = fetch.New(l.data.Source(), l.data, func(r *fetch.Request) { s.fetched(r.Owner.(*fill.Task)) }, fetch.Options{
-		Readers: n, Budget: l.budget, Pool: s.Pool, Board: s.Board, Page: s.Page, Stage: l.stats.Read, Loader: uint32(l.id), First: l.first,
+		Readers: l.readers, Connections: opt.Connections, Budget: l.budget, Ahead: max(opt.Ahead, 0), Pool: s.Pool,
+		Board: s.Board, Page: s.Page, Stage: l.stats.Read, Loader: uint32(l.id), First: l.first, Hold: l.hold, LetGo: l.letGo,
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
@@ -40,6 +41,7 @@ type Pass struct {
 	list      order.List   // of a pass over one: what a sampler gave
 	looked    bool         // it began the next epoch, or tried to
 	draft     draft        // of the next step; only the prefetcher uses it
+	plan      *fetch.Plan  // what later steps need; nil: that is not read before they are open
 	seen      int64        // samples of the batches delivered
 	open      []*openBatch // in order; the first is the next to be delivered
 	nextStep  int64        // the next to open, counted from the start of slice

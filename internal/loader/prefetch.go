@@ -11,6 +11,7 @@ import (
 func (p *Pass) prefetch() {
 	l := p.l
 	s := l.shared
+	defer p.plan.Drop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.planning = planning{stage: l.stats.Plan, due: &l.planning}
@@ -75,8 +76,11 @@ func (p *Pass) mayOpen() bool {
 	if p.together() > 1 {
 		room = min(room, bundlesOpen)
 	}
-	if p.ahead && p.l.current != nil {
-		room -= len(p.l.current.open)
+	if c := p.l.current; p.ahead && c != nil {
+		if c.nextStep < c.slice.Steps() && !c.cancelled {
+			return false // it was begun so early for its plan
+		}
+		room -= len(c.open)
 	}
 	return len(p.open) < room
 }

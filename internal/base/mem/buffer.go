@@ -56,6 +56,20 @@ type Pool struct {
 	out  atomic.Int64
 }
 
+// Keep changes KeepBytes by n, and frees what is kept beyond it.
+func (p *Pool) Keep(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.KeepBytes += n
+	for class := maxClasses - 1; class >= 0 && p.kept > p.KeepBytes; class-- {
+		for list := p.free[class]; len(list) > 0 && p.kept > p.KeepBytes; list = p.free[class] {
+			p.kept -= int64(cap(list[len(list)-1].Bytes))
+			list[len(list)-1] = nil
+			p.free[class] = list[:len(list)-1]
+		}
+	}
+}
+
 // Get returns a Buffer of n bytes with one reference. Its contents are undefined.
 func (p *Pool) Get(n int) *Buffer {
 	class, size := classOf(n)

@@ -128,6 +128,8 @@ type Message struct {
 	Total int64  `json:"total,omitempty"` // 0: unknown
 	What  string `json:"what,omitempty"`
 	Stuck *Stuck `json:"stuck,omitempty"` // while a client waits that asked for it
+	// Waiting says which server the engine waits for, and since when.
+	Waiting string `json:"waiting,omitempty"`
 
 	// pass (client) and passed, next, batch, end, cancel
 	Pass     int64 `json:"pass,omitempty"`

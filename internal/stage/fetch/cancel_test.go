@@ -10,9 +10,9 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// slow is a store whose reads hang while one waits for nothing but its context.
+// slow is a disk whose reads hang while one waits for nothing but its context.
 type slow struct {
-	*store
+	*disk
 	hung chan struct{} // gets one for every read that hangs; nil: none does any more
 }
 
@@ -22,14 +22,14 @@ func (s *slow) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64)
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return s.store.ReadAt(ctx, obj, p, off)
+	return s.disk.ReadAt(ctx, obj, p, off)
 }
 
 // Reads that hang end with the context of whoever wants them: all requests are answered,
 // those that had not begun are not read, and the readers go on with what others want.
 func TestHungReadsEndWithTheirContext(t *testing.T) {
-	s := &slow{store: &store{size: 1 << 20}, hung: make(chan struct{}, 100)}
-	r := newRig(s.store, 1<<30)
+	s := &slow{disk: &disk{size: 1 << 20}, hung: make(chan struct{}, 100)}
+	r := newRig(s.disk, 1<<30)
 	r.src = s
 	defer r.Close()
 	var reqs []*Request

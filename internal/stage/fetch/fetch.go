@@ -7,7 +7,12 @@
 // pass calls Submit and waits there while the budget is used up; readers take
 // chunks in that order and call back when a request's last chunk is there.
 // Readers belong to the fetcher, not to lanes: one that hangs delays only its own
-// samples.
+// samples. Each store has its own queue and readers (store.go), as many as its link is worth
+// (source.Linked) or as its device rewards (crowd.go).
+//
+// The order is known far beyond the batches that have memory. A Plan (plan.go) says what
+// later batches of a pass need; that is joined across batches, and read when no batch
+// waits for anything.
 //
 // # The budget
 //
@@ -29,6 +34,24 @@
 // So the bytes that are read and not released stay within the budget, or are what one
 // request needs in addition to the chunks that its prefetcher holds. A budget of one byte
 // reads one request at a time.
+//
+// # The budget of plans
+//
+// Chunks of plans have a limit of their own (Options.Ahead), which all plans of a fetcher
+// share. Nothing waits for it but planners, and nothing waits for planners:
+//
+//   - a request takes what is planned for it without waiting. The chunk moves to the queue
+//     of requests if it has not been read, so a chunk that a request waits for is never
+//     preceded by one that only a plan wants;
+//   - what is not planned, because a planner was late or its budget used up, takes the
+//     way above, under the budget above;
+//   - a planned chunk counts in the budget of plans until the last sample that it was
+//     planned for has been released, or its plan dropped. It never counts in the other one,
+//     so a request that has planned chunks and lacks others holds nothing that a prefetcher
+//     waits for.
+//
+// A planned read that fails fails no request by itself: each that wanted a part of it reads
+// that part alone. So errors do not depend on what was read together.
 package fetch
 
 import (
@@ -42,7 +65,6 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
-	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -108,10 +130,12 @@ type chunk struct {
 	held   int64 // bytes taken from the budget
 	first  int   // the first request that needs it
 	end    int   // the last one
+	need   int64 // bytes of its extents; the others are in holes between them
 	direct Direct
 	buf    *mem.Buffer
 	uses   []use
 	refs   atomic.Int32
+	plan   *planned // nil: it was submitted
 }
 
 // use is one extent within a chunk.
@@ -128,6 +152,10 @@ func (c *chunk) release() {
 		c.buf.Release()
 	}
 	f := c.f
+	if c.plan != nil {
+		f.ended(c)
+		return
+	}
 	f.budget.Release(c.held)
 	*c = chunk{f: f, uses: c.uses[:0]}
 	f.spare.Put(c)
@@ -144,14 +172,20 @@ type Index interface {
 
 // Options are the limits of a Fetcher.
 type Options struct {
-	Readers int         // reads at once
-	Budget  *mem.Budget // bytes read and not released
-	Pool    *mem.Pool
-	Board   *stats.Board
-	Page    *stats.Page  // for the states of readers; may be nil
-	Stage   *stats.Stage // nil: nothing is measured
-	Loader  uint32       // for the board
-	First   int64        // what the board calls sample 0
+	Readers     int         // of local files, to begin with
+	Connections int         // readers of one store, at most; 0: as many as pay
+	Budget      *mem.Budget // bytes submitted, read and not released
+	Ahead       int64       // bytes of plans; 0: as the reads suggest
+	Pool        *mem.Pool
+	Board       *stats.Board
+	Page        *stats.Page  // for the states of readers; may be nil
+	Stage       *stats.Stage // nil: nothing is measured
+	Loader      uint32       // for the board
+	First       int64        // what the board calls sample 0
+	// Hold keeps the files open until LetGo, for reads of plans: no request does it for
+	// them. It returns false if they are closed. Both may be nil.
+	Hold  func() bool
+	LetGo func()
 }
 
 // Fetcher reads the stored files of one dataset.
@@ -163,28 +197,29 @@ type Fetcher struct {
 	opt    Options
 	spare  sync.Pool // *chunk
 
-	hot source.Hot    // nil: the source cannot tell what is in the page cache
-	run source.Runner // nil: it has no runs
-	row atomic.Int64  // reads since the last one that waited
+	hot    source.Hot    // nil: the source cannot tell what is in the page cache
+	run    source.Runner // nil: it has no runs
+	linked source.Linked // nil: nothing of it is known to wait
+
+	of     atomic.Pointer[[]atomic.Uint32] // 1 + number of the store of each file, four in a word; 0: unknown
+	stores atomic.Pointer[[]*store]        // the first has the local files
 
 	mu     sync.Mutex
-	wake   sync.Cond
-	queue  []*chunk // in the order of the plan
-	head   int
 	closed bool
+	ahead  ahead
 }
 
-// New starts the readers. A reader calls ready, once per request, when all of the
-// request has been read or has failed; ready must not block.
+// New makes a fetcher, whose readers start when there is something to read. A reader calls
+// ready, once per request, when all of the request has been read or has failed, and Submit
+// does if nothing of a request had to be read; ready must not block.
 func New(src source.Source, files Index, ready func(*Request), opt Options) *Fetcher {
 	f := &Fetcher{src: src, files: files, ready: ready, budget: opt.Budget, opt: opt}
 	f.hot, _ = src.(source.Hot)
 	f.run, _ = src.(source.Runner)
-	f.wake.L = &f.mu
+	f.linked, _ = src.(source.Linked)
 	f.spare.New = func() any { return &chunk{f: f} }
-	for range opt.Readers {
-		go f.read()
-	}
+	f.ahead.room.L = &f.mu
+	f.stores.Store(&[]*store{f.newStore("")})
 	return f
 }
 
@@ -293,21 +328,21 @@ func (rc *ReadContext) inRun(e format.Extent, p []byte) bool {
 // Reset lets rc reuse the memory of what it has read.
 func (rc *ReadContext) Reset() { rc.buf, rc.raw = rc.buf[:0], rc.raw[:0] }
 
-// Do queues work after everything that was submitted before it.
+// Do queues work on local files after everything that was submitted of them before it.
 func (f *Fetcher) Do(d Direct) {
+	st := f.local()
 	f.mu.Lock()
 	closed := f.closed
 	if !closed {
 		c := f.spare.Get().(*chunk)
 		c.direct = d
-		f.queue = append(f.queue, c)
+		st.queue = append(st.queue, c)
+		st.staff(1)
 	}
 	f.mu.Unlock()
 	if closed {
 		d.Run(&ReadContext{})
-		return
 	}
-	f.wake.Signal()
 }
 
 // Close ends the readers, and answers the requests that they had not begun with
@@ -315,10 +350,12 @@ func (f *Fetcher) Do(d Direct) {
 func (f *Fetcher) Close() {
 	f.mu.Lock()
 	f.closed = true
-	left := slices.Clone(f.queue[f.head:])
-	f.queue, f.head = nil, 0
+	var left []*chunk
+	for _, st := range *f.stores.Load() {
+		left = append(left, st.close()...)
+	}
+	f.ahead.close(f)
 	f.mu.Unlock()
-	f.wake.Broadcast()
 	for _, c := range left {
 		if c.direct != nil {
 			c.direct.Run(&ReadContext{})
@@ -335,6 +372,11 @@ func (f *Fetcher) Close() {
 // reader continues with other requests. The caller that makes stop true must wake the
 // budget. Submit returns how long it waited, if that is measured.
 func (f *Fetcher) Submit(ctx context.Context, reqs []*Request, force bool, stop func() bool) (waited time.Duration) {
+	return f.submit(ctx, reqs, force, stop, nil)
+}
+
+// submit is Submit; what is planned for the requests needs not be read again.
+func (f *Fetcher) submit(ctx context.Context, reqs []*Request, force bool, stop func() bool, planned []entry) (waited time.Duration) {
 	whole := true
 	for _, r := range reqs {
 		r.chunks, r.Raw = r.chunks[:0], r.Raw[:0]
@@ -344,10 +386,16 @@ func (f *Fetcher) Submit(ctx context.Context, reqs []*Request, force bool, stop 
 		r.pending.Store(int32(len(r.Extents)))
 		whole = whole && len(r.Extents) == 1 && r.Extents[0].Whole
 	}
+	claims := f.claim(reqs, planned)
 	if !whole {
-		return f.submitMerged(ctx, reqs, force, stop)
+		return f.submitMerged(ctx, reqs, force, stop, claims)
 	}
-	for _, r := range reqs {
+	rest := reqs
+	if len(claims) > 0 { // what has its chunk may be answered and reused as soon as that is known
+		rest = slices.DeleteFunc(slices.Clone(reqs), func(r *Request) bool { return r.chunks[0] != nil })
+		f.settle(claims)
+	}
+	for _, r := range rest {
 		c := f.newChunk(ctx, r.Extents[0])
 		f.share(c, r, 0)
 		waited += f.push([]*chunk{c}, 0, force, stop)
@@ -357,47 +405,43 @@ func (f *Fetcher) Submit(ctx context.Context, reqs []*Request, force bool, stop 
 
 // piece is one extent on its way into a chunk.
 type piece struct {
-	ext   format.Extent
-	req   int // of the requests
-	index int // of the request's extents
+	ext    format.Extent
+	sample int64
+	req    int // of the requests
+	index  int // of the request's extents
 }
 
 // submitMerged merges the extents of requests in shared files: sorted by offset, joined
 // over small gaps, and read in the order in which the plan needs their first byte.
-func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool, stop func() bool) (waited time.Duration) {
+func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool, stop func() bool, claims []use) (waited time.Duration) {
 	var pieces []piece
 	for n, r := range reqs {
 		for i, e := range r.Extents {
-			pieces = append(pieces, piece{e, n, i})
+			if r.chunks[i] == nil {
+				pieces = append(pieces, piece{e, r.Sample, n, i})
+			}
 		}
 	}
-	slices.SortFunc(pieces, func(a, b piece) int {
-		return cmp.Or(cmp.Compare(a.ext.File, b.ext.File), cmp.Compare(a.ext.Off, b.ext.Off), cmp.Compare(a.req, b.req))
-	})
-	var chunks []*chunk
-	for _, p := range pieces {
-		var c *chunk
-		if len(chunks) > 0 {
-			c = chunks[len(chunks)-1]
-		}
-		end := p.ext.Off + p.ext.Len
-		if c == nil || c.file != p.ext.File || !c.reaches(p.ext, reqs[p.req].Sample) || end-c.off > max(chunkBytes, c.length) {
-			c = f.newChunk(ctx, p.ext)
-			c.first, c.end = p.req, p.req
-			chunks = append(chunks, c)
-		}
-		c.length, c.last = max(c.length, end-c.off), reqs[p.req].Sample
-		c.first, c.end = min(c.first, p.req), max(c.end, p.req)
+	chunks := f.join(pieces, func(e format.Extent) *chunk { return f.newChunk(ctx, e) }, func(c *chunk, p piece) {
 		f.share(c, reqs[p.req], p.index)
-	}
+	})
 	slices.SortStableFunc(chunks, func(a, b *chunk) int { return cmp.Compare(a.first, b.first) })
+	var none []*Request
 	for _, r := range reqs {
 		if len(r.Extents) == 0 { // the index has everything
-			f.ready(r)
+			none = append(none, r)
 		}
 	}
-	held, free := int64(0), make([]int64, len(reqs)) // free[n]: bytes of held whose last waiting request is n
-	for n, next := 0, 0; n < len(reqs); n++ {
+	n := len(reqs) // what follows answers requests: others may use them again
+	for _, r := range none {
+		f.ready(r)
+	}
+	f.settle(claims)
+	if len(chunks) == 0 {
+		return 0
+	}
+	held, free := int64(0), make([]int64, n) // free[n]: bytes of held whose last waiting request is n
+	for n, next := 0, 0; n < len(free); n++ {
 		begin := next
 		for ; next < len(chunks) && chunks[next].first == n; next++ {
 		}
@@ -414,16 +458,51 @@ func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool,
 	return waited
 }
 
+// join sorts pieces by where they are and joins what is better read together: made makes a
+// chunk that begins with an extent, and add adds a piece to it.
+func (f *Fetcher) join(pieces []piece, made func(format.Extent) *chunk, add func(*chunk, piece)) (chunks []*chunk) {
+	slices.SortFunc(pieces, func(a, b piece) int {
+		return cmp.Or(cmp.Compare(a.ext.File, b.ext.File), cmp.Compare(a.ext.Off, b.ext.Off), cmp.Compare(a.req, b.req))
+	})
+	var c *chunk
+	var reach reach
+	for _, p := range pieces {
+		if c == nil || c.file != p.ext.File {
+			reach = f.storeOf(p.ext.File).reach()
+		}
+		end := p.ext.Off + p.ext.Len
+		if c == nil || c.file != p.ext.File || !c.reaches(p, reach) || end-c.off > max(reach.length, c.length) {
+			c = made(p.ext)
+			c.first, c.end = p.req, p.req
+			chunks = append(chunks, c)
+		} else {
+			c.need += max(0, min(p.ext.Len, end-c.off-c.length))
+		}
+		c.length, c.last = max(c.length, end-c.off), p.sample
+		c.first, c.end = min(c.first, p.req), max(c.end, p.req)
+		add(c, p)
+	}
+	return chunks
+}
+
 // reaches reports whether an extent of a sample, at or after the chunk's own, is near
 // enough to be read with them.
-func (c *chunk) reaches(e format.Extent, sample int64) bool {
-	gap := e.Off - c.off - c.length
-	return gap <= pageBytes || gap <= gapBytes && -1 <= sample-c.last && sample-c.last <= 1
+//
+// Over a link, every sample in the hole would be read again with its own batch. So no
+// hole is read that costs more than a request (Link.Gap), and none longer than gapBytes
+// where holes would be more than an eighth of what is needed: if the link is full, a
+// request costs nothing, because others use the time that it waits.
+func (c *chunk) reaches(p piece, r reach) bool {
+	gap := p.ext.Off - c.off - c.length
+	if r.linked {
+		return gap <= r.gap && (gap <= gapBytes || c.length-c.need+gap <= (c.need+p.ext.Len)/8)
+	}
+	return gap <= pageBytes || gap <= gapBytes && -1 <= p.sample-c.last && p.sample-c.last <= 1
 }
 
 func (f *Fetcher) newChunk(ctx context.Context, e format.Extent) *chunk {
 	c := f.spare.Get().(*chunk)
-	c.ctx, c.file, c.off, c.length = ctx, e.File, e.Off, e.Len
+	c.ctx, c.file, c.off, c.length, c.need = ctx, e.File, e.Off, e.Len, e.Len
 	return c
 }
 
@@ -453,99 +532,43 @@ func (f *Fetcher) push(chunks []*chunk, held int64, force bool, stop func() bool
 		for _, c := range chunks {
 			c.held = c.length
 		}
-		f.mu.Lock()
-		if got = !f.closed; got {
-			f.queue = append(f.queue, chunks...)
-		}
-		f.mu.Unlock()
+		got = f.enqueue(chunks)
 	}
 	if !got {
 		for _, c := range chunks {
 			f.arrived(c, ErrStopped)
 		}
-		return waited
-	}
-	for range chunks {
-		f.wake.Signal()
 	}
 	return waited
 }
 
-func (f *Fetcher) next(book *stats.Worker) *chunk {
+// enqueue gives chunks to the readers of their stores, unless the fetcher is closed.
+func (f *Fetcher) enqueue(chunks []*chunk) bool {
+	var room [8]*store
+	stores := room[:0]
+	for _, c := range chunks {
+		stores = append(stores, f.storeOf(c.file))
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.head == len(f.queue) && book != nil {
-		book.Turn(stats.Output, stats.Monotonic()) // no request needs the rest
-		defer func() {
-			_, took := book.Turn(stats.Busy, stats.Monotonic())
-			f.opt.Stage.Blocked(stats.Output, time.Duration(took))
-		}()
+	if f.closed {
+		return false
 	}
-	for f.head == len(f.queue) {
-		if f.closed {
-			return nil
-		}
-		f.queue, f.head = f.queue[:0], 0
-		f.wake.Wait()
+	for i, c := range chunks {
+		stores[i].queue = append(stores[i].queue, c)
+		stores[i].staff(1)
 	}
-	c := f.queue[f.head]
-	f.queue[f.head] = nil
-	f.head++
-	return c
-}
-
-// read is the loop of one reader.
-func (f *Fetcher) read() {
-	work := f.opt.Board.Take()
-	defer f.opt.Board.Give(work)
-	var book *stats.Worker
-	if f.opt.Stage != nil {
-		book = f.opt.Page.Worker(stats.ReaderWorker)
-		defer book.Free()
-		book.Turn(stats.Busy, stats.Monotonic())
-	}
-	rc := ReadContext{work: work, f: f, name: -1}
-	for n := 0; ; n++ {
-		c := f.next(book)
-		if c == nil {
-			return
-		}
-		if d := c.direct; d != nil {
-			c.direct = nil
-			f.spare.Put(c)
-			rc.Reset()
-			d.Run(&rc)
-			continue
-		}
-		work.Begin(wire.StageRead, f.opt.Loader, f.opt.First+c.uses[0].req.Sample)
-		var thread stats.Thread
-		onThread := book != nil && n%cpuEvery == 0
-		if onThread {
-			thread = stats.OnThread()
-		}
-		lap := f.opt.Stage.Begin()
-		err := error(ErrStopped)
-		if c.ctx.Err() == nil {
-			c.buf = f.opt.Pool.Get(int(c.length))
-			err = f.readAt(c.ctx, rc.object(c.file), c.buf.Bytes, c.off)
-		}
-		if c.ctx.Err() != nil {
-			err = ErrStopped // only the first error is reported
-		}
-		lap.End(int64(len(c.uses)), c.length)
-		if onThread {
-			f.opt.Stage.CPU(thread.Used(), int64(len(c.uses)))
-		}
-		book.Done(int64(f.opt.Loader), int64(len(c.uses)))
-		work.End()
-		f.arrived(c, err)
-	}
+	return true
 }
 
 // arrived passes a chunk on to its requests. Every use holds a reference until its
 // request is released, which happens after the use is counted here. So the chunk may be
 // gone once its last use is counted, and must not be touched after that.
 func (f *Fetcher) arrived(c *chunk, err error) {
+	if c.plan != nil {
+		f.landed(c, err)
+		return
+	}
 	off, buf := c.off, c.buf
 	for _, u := range c.uses {
 		e := u.req.Extents[u.i]

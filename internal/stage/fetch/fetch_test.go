@@ -18,9 +18,9 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// store is files in memory, byte i of file f being a hash of both. It counts
+// disk is files in memory, byte i of file f being a hash of both. It counts
 // reads and refuses what runs past the end.
-type store struct {
+type disk struct {
 	size  int64
 	reads atomic.Int64
 	bytes atomic.Int64
@@ -31,15 +31,15 @@ type store struct {
 
 func at(file int, off int64) byte { return byte(file*131) + byte(off*7) + byte(off>>8) }
 
-func (s *store) AppendPath(file int, dst []byte) []byte { return fmt.Appendf(dst, "%d", file) }
-func (s *store) Stamp(int) (size int64, version string) { return s.size, "" }
+func (s *disk) AppendPath(file int, dst []byte) []byte { return fmt.Appendf(dst, "%d", file) }
+func (s *disk) Stamp(int) (size int64, version string) { return s.size, "" }
 
-func (s *store) Stat(context.Context, string) (source.Info, error) { return source.Info{}, nil }
-func (s *store) List(context.Context, string) iter.Seq2[source.Info, error] {
+func (s *disk) Stat(context.Context, string) (source.Info, error) { return source.Info{}, nil }
+func (s *disk) List(context.Context, string) iter.Seq2[source.Info, error] {
 	return func(func(source.Info, error) bool) {}
 }
 
-func (s *store) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {
+func (s *disk) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {
 	if s.gate != nil {
 		s.began.Add(1)
 		<-s.gate
@@ -57,18 +57,18 @@ func (s *store) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) 
 	return nil
 }
 
-// rig is a fetcher over a store, and a way to wait for its answers.
+// rig is a fetcher over a disk, and a way to wait for its answers.
 type rig struct {
 	*Fetcher
-	store *store
+	disk  *disk
 	pool  *mem.Pool
 	bytes *mem.Budget
 	wg    sync.WaitGroup
 	lane  func(*Request) // takes what is ready; nil: it stays with who asked for it
 }
 
-func newRig(s *store, limit int64) *rig {
-	r := &rig{store: s, pool: &mem.Pool{KeepBytes: 1 << 20}, bytes: mem.NewBudget(limit)}
+func newRig(s *disk, limit int64) *rig {
+	r := &rig{disk: s, pool: &mem.Pool{KeepBytes: 1 << 20}, bytes: mem.NewBudget(limit)}
 	r.Fetcher = New(s, s, func(q *Request) {
 		if r.lane != nil {
 			r.lane(q)
@@ -90,7 +90,7 @@ func (r *rig) fetch(reqs []*Request) {
 // reads, and all memory comes back.
 func TestEveryRequestGetsItsBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &store{size: 1 << 20}
+		s := &disk{size: 1 << 20}
 		r := newRig(s, 1<<30)
 		defer r.Close()
 		var reqs []*Request
@@ -135,7 +135,7 @@ func TestEveryRequestGetsItsBytes(t *testing.T) {
 }
 
 func TestNeighboursShareOneRead(t *testing.T) {
-	s := &store{size: 1 << 30}
+	s := &disk{size: 1 << 30}
 	r := newRig(s, 1<<30)
 	defer r.Close()
 	var reqs []*Request
@@ -174,7 +174,7 @@ func TestNeighboursShareOneRead(t *testing.T) {
 
 func TestBudgetBoundsWhatIsReadAhead(t *testing.T) {
 	const limit = 10_000
-	s := &store{size: 3000}
+	s := &disk{size: 3000}
 	bytes := mem.NewBudget(limit)
 	ready := make(chan *Request, 50)
 	f := New(s, s, func(r *Request) { ready <- r }, Options{
@@ -196,7 +196,7 @@ func TestBudgetBoundsWhatIsReadAhead(t *testing.T) {
 }
 
 func TestStopAnswersEverybody(t *testing.T) {
-	s := &store{size: 1 << 20, gate: make(chan struct{})}
+	s := &disk{size: 1 << 20, gate: make(chan struct{})}
 	r := newRig(s, 5000)
 	var reqs []*Request
 	for i := range 20 {
@@ -242,7 +242,7 @@ func TestStopAnswersEverybody(t *testing.T) {
 }
 
 func TestAFailedReadFailsItsRequestsOnly(t *testing.T) {
-	s := &store{size: 1 << 20, bad: "3"}
+	s := &disk{size: 1 << 20, bad: "3"}
 	r := newRig(s, 1<<30)
 	defer r.Close()
 	var reqs []*Request
@@ -264,7 +264,7 @@ func TestAFailedReadFailsItsRequestsOnly(t *testing.T) {
 // its own or shares it with some; two planners share the budget.
 func TestNoOrderOfExtentsWaitsForItself(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &store{size: 1 << 20}
+		s := &disk{size: 1 << 20}
 		limit := rapid.SampledFrom([]int64{1, 100, 5000, 70_000, 300_000}).Draw(t, "budget")
 		r := newRig(s, limit)
 		defer r.Close()

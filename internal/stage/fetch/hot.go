@@ -24,7 +24,13 @@ const (
 
 // Hot reports whether a lane may read a request itself: it is not too long, and the last
 // reads did not wait.
-func (f *Fetcher) Hot(r *Request) bool { return f.row.Load() >= hotRow && r.Bytes() <= hotBytes }
+func (f *Fetcher) Hot(r *Request) bool {
+	st := f.local()
+	if len(r.Extents) > 0 {
+		st = f.storeOf(r.Extents[0].File)
+	}
+	return st.row.Load() >= hotRow && r.Bytes() <= hotBytes
+}
 
 // Now reads a request's bytes into rc if they are in the page cache, and reports whether
 // they are. If not, the request is unchanged. The bytes are valid until the next Now or
@@ -41,7 +47,7 @@ func (f *Fetcher) Now(ctx context.Context, rc *ReadContext, r *Request) bool {
 	for _, e := range r.Extents {
 		p := rc.room(e.Len)
 		if hot, err := f.hot.ReadHot(ctx, rc.object(e.File), p, e.Off, false); !hot || err != nil {
-			f.row.Store(0)
+			f.storeOf(e.File).row.Store(0)
 			r.Raw = r.Raw[:0]
 			return false
 		}
@@ -50,19 +56,19 @@ func (f *Fetcher) Now(ctx context.Context, rc *ReadContext, r *Request) bool {
 	return true
 }
 
-// readAt reads like a reader, and records whether that waited.
-func (f *Fetcher) readAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
+// readAt reads like a reader of the store, and records and returns whether that waited.
+func (f *Fetcher) readAt(ctx context.Context, st *store, obj source.Info, p []byte, off int64) (hot bool, err error) {
 	if f.hot == nil {
-		return f.src.ReadAt(ctx, obj, p, off)
+		return false, f.src.ReadAt(ctx, obj, p, off)
 	}
-	hot, err := f.hot.ReadHot(ctx, obj, p, off, true)
+	hot, err = f.hot.ReadHot(ctx, obj, p, off, true)
 	switch {
 	case !hot:
-		f.row.Store(0)
-	case f.row.Load() < hotRow: // no word that all readers write all the time
-		f.row.Add(1)
+		st.row.Store(0)
+	case st.row.Load() < hotRow: // no word that all readers write all the time
+		st.row.Add(1)
 	}
-	return err
+	return hot, err
 }
 
 // room returns n bytes of rc's memory; bytes returned earlier stay where they are.

@@ -9,9 +9,9 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// oven is a store that is hot or not, as it is told.
+// oven is a disk that is hot or not, as it is told.
 type oven struct {
-	store
+	disk
 	hot   atomic.Bool
 	alone atomic.Int64 // reads that would not have waited
 }
@@ -28,8 +28,8 @@ func (o *oven) ReadHot(ctx context.Context, obj source.Info, p []byte, off int64
 }
 
 func newOven(t *testing.T) (*oven, *rig) {
-	o := &oven{store: store{size: 4 << 20}}
-	r := newRig(&o.store, 1<<30)
+	o := &oven{disk: disk{size: 4 << 20}}
+	r := newRig(&o.disk, 1<<30)
 	r.Close()
 	r.Fetcher = New(o, o, func(*Request) { r.wg.Done() }, r.opt)
 	t.Cleanup(r.Close)

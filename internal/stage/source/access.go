@@ -3,6 +3,8 @@ package source
 import (
 	"context"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -26,6 +28,36 @@ type Access struct {
 	Bandwidth   int64         // bytes per second, at most; 0: no limit
 	NoHedge     bool          // no request is sent a second time because the first is slow
 	Deadline    time.Duration // how long one read is tried; 0: ten minutes
+	Written     *Written      // what the user named himself; nil: nothing
+}
+
+// Written are names that a user wrote himself: the paths and the origins of a Spec, and not
+// what a table, a list or a redirect names. Credentials that are not for one host alone
+// (Storage.TokenEnv) are sent to the hosts of these.
+type Written struct{ Names []string }
+
+// Host says whether the user named something of that scheme and host, as in
+// "https://host:port".
+func (w *Written) Host(origin string) bool {
+	return w != nil && slices.ContainsFunc(w.Names, func(name string) bool {
+		hosts, err := Braces(HostOf(strings.TrimPrefix(name, "@")))
+		return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, origin) })
+	})
+}
+
+// HostOf is the scheme and the host, bucket or container of a name, without a user:
+// "https://host:port"; "" for a local path.
+func HostOf(name string) string {
+	prefix, rest := split(name)
+	if prefix == "" || strings.EqualFold(prefix, "file://") {
+		return ""
+	}
+	host, _, _ := strings.Cut(rest, "/")
+	host, _, _ = strings.Cut(host, "?")
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		host = host[at+1:]
+	}
+	return prefix + host
 }
 
 // Link is how reads of a source that waits are best made.

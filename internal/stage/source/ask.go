@@ -29,6 +29,13 @@ type Namer interface {
 	Names(ctx context.Context, prefix string) ([]Info, error)
 }
 
+// Keeper is a source that keeps the secrets of names to itself.
+type Keeper interface {
+	// Keep takes the secrets of names and returns the names without them (see Shown), by
+	// which the source knows them from then on.
+	Keep(names []string) ([]string, error)
+}
+
 // Symlink is Info.Other of a link that was not followed.
 const Symlink = "a link"
 

@@ -23,11 +23,22 @@ const maxNames = 10_000_000
 //
 // A pattern that stands for nothing, and a name that does not exist, is an error
 // that names the nearest one that does. So is a command of WebDataset's (pipe:...), of
-// which none is run, and a chained URL of fsspec's. A folder that cannot be listed is an error too: nobody knows what of
-// the dataset is in it.
+// which none is run, and a chained URL of fsspec's. A folder that cannot be listed is an
+// error too: nobody knows what of the dataset is in it. "@NAME" stands for what the list
+// NAME names, which has to be stored where the list is (see ExpandFrom).
 func Expand(ctx context.Context, src Source, patterns []string) ([]string, error) {
+	return ExpandFrom(ctx, src, patterns, nil)
+}
+
+func expand(ctx context.Context, src Source, patterns []string) ([]string, error) {
 	x := expander{ctx, src}
 	var out []string
+	if k, ok := src.(Keeper); ok {
+		var err error
+		if patterns, err = k.Keep(patterns); err != nil {
+			return nil, err
+		}
+	}
 	for _, p := range patterns {
 		p = Bare(p)
 		there, err := x.exists(p)
@@ -104,6 +115,8 @@ func (x expander) exists(name string) (bool, error) {
 		return false, nil
 	case errs.CodeOf(err) == errs.Unreadable:
 		return !strings.ContainsAny(name, "{*?["), nil
+	case errs.CodeOf(err) == errs.Denied && strings.ContainsAny(name, "{*?["):
+		return false, nil // a store that may not be listed denies names that are not there
 	}
 	return false, err
 }
@@ -128,7 +141,10 @@ func Suggest(ctx context.Context, src Source, name string) string {
 	dir, rest := deepest(ctx, src, name)
 	word, more, _ := strings.Cut(rest, "/")
 	all, err := Names(ctx, src, dir)
-	if err != nil {
+	switch prefix, in := split(dir); {
+	case err != nil && prefix != "" && in == "": // its buckets, or its servers
+		return "check the path: there is no " + quote(prefix+word) + ", or nothing of it may be listed"
+	case err != nil:
 		return "check the path"
 	}
 	names := make([]string, 0, len(all))

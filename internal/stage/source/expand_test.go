@@ -221,7 +221,7 @@ func TestSchemesOfOtherTools(t *testing.T) {
 		"s3n://b/k":                             `write "s3://b/k"`,
 		"S3A://b/k":                             `write "s3://b/k"`,
 		"wasbs://c@a.blob.core.windows.net/p/x": `write "abfss://c@a.dfs.core.windows.net/p/x"`,
-		"wasb://c@a.blob.core.windows.net/p?sig=HUSH": "write the same with abfss://",
+		"wasb://c@a.blob.core.windows.net/p?sig=HUSH": `write "abfss://c@a.dfs.core.windows.net/p"`,
 		"dbfs://mnt/x":                      `"/dbfs/mnt/x"`,
 		"hdfs://namenode/x":                 "hdfs dfs -get",
 		"oss://b/k":                         `write "s3://b/k", and set endpoint_url in dataset.storage: https://s3.oss-REGION.aliyuncs.com`,

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
@@ -48,7 +49,9 @@ type Place struct {
 type Mux struct {
 	local *opened // nil: local files are not on the list
 	all   []*opened
-	ring  *ring // nil: no name has a secret
+
+	keeping sync.Mutex           // of who changes ring
+	ring    atomic.Pointer[ring] // nil: no name has a secret
 }
 
 // opened is a scheme whose source is made when it is first asked for.
@@ -77,9 +80,10 @@ func NewMux(schemes []Scheme, access Access) *Mux {
 // there. One bucket cannot be reached in two ways.
 func NewMuxOf(schemes []Scheme, places []Place) (*Mux, error) {
 	m := &Mux{}
-	var err error
-	if m.ring, err = newRing(places); err != nil {
-		return nil, err
+	for _, p := range places {
+		if _, err := m.Keep(p.Names); err != nil {
+			return nil, err
+		}
 	}
 	for _, s := range schemes {
 		ways, err := waysOf(s, places)
@@ -91,6 +95,25 @@ func NewMuxOf(schemes []Scheme, places []Place) (*Mux, error) {
 		}
 	}
 	return m, nil
+}
+
+// Keep is Keeper's.
+func (m *Mux) Keep(names []string) ([]string, error) {
+	if !slices.ContainsFunc(names, func(n string) bool { return Shown(n) != n }) {
+		return names, nil
+	}
+	m.keeping.Lock()
+	defer m.keeping.Unlock()
+	r, err := m.ring.Load().with(names)
+	if err != nil {
+		return nil, err
+	}
+	m.ring.Store(r)
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = Shown(n)
+	}
+	return out, nil
 }
 
 func (m *Mux) add(o *opened) {
@@ -109,7 +132,7 @@ func waysOf(s Scheme, places []Place) (ways []*opened, err error) {
 			if SchemeOf(name) != s.Name || s.Name == "file" {
 				continue
 			}
-			at := slices.IndexFunc(ways, func(o *opened) bool { return o.access == p.Access })
+			at := slices.IndexFunc(ways, func(o *opened) bool { return o.access.Storage == p.Access.Storage })
 			if at < 0 {
 				at = len(ways)
 				ways = append(ways, &opened{Scheme: s, access: p.Access})
@@ -232,8 +255,8 @@ func (m *Mux) Stat(ctx context.Context, name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	st, err := o.src.Stat(ctx, m.ring.full(name))
-	return m.ring.shown(st), m.ring.failed(err)
+	st, err := o.src.Stat(ctx, m.ring.Load().full(name))
+	return m.ring.Load().shown(st), m.ring.Load().failed(err)
 }
 
 // ReadAt is Source's.
@@ -242,7 +265,7 @@ func (m *Mux) ReadAt(ctx context.Context, obj Info, p []byte, off int64) error {
 	if err != nil {
 		return err
 	}
-	return m.ring.failed(o.src.ReadAt(ctx, m.ring.of(obj), p, off))
+	return m.ring.Load().failed(o.src.ReadAt(ctx, m.ring.Load().of(obj), p, off))
 }
 
 // List is Source's.
@@ -251,7 +274,7 @@ func (m *Mux) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	if err != nil {
 		return func(yield func(Info, error) bool) { yield(Info{}, err) }
 	}
-	return m.ring.each(o.src.List(ctx, m.ring.full(prefix)))
+	return m.ring.Load().each(o.src.List(ctx, m.ring.Load().full(prefix)))
 }
 
 // ReadHot is Hot's. A source that is not Hot always waits.
@@ -260,19 +283,19 @@ func (m *Mux) ReadHot(ctx context.Context, obj Info, p []byte, off int64, wait b
 	if err != nil {
 		return false, err
 	}
-	switch obj = m.ring.of(obj); {
+	switch obj = m.ring.Load().of(obj); {
 	case o.hot != nil:
 		hot, err = o.hot.ReadHot(ctx, obj, p, off, wait)
 	case wait:
 		err = o.src.ReadAt(ctx, obj, p, off)
 	}
-	return hot, m.ring.failed(err)
+	return hot, m.ring.Load().failed(err)
 }
 
 // Run is Runner's.
 func (m *Mux) Run(obj Info) (Run, bool) {
 	if o, err := m.of(obj.Name); err == nil && o.run != nil {
-		return o.run.Run(m.ring.of(obj))
+		return o.run.Run(m.ring.Load().of(obj))
 	}
 	return Run{}, false
 }
@@ -283,8 +306,8 @@ func (m *Mux) Head(ctx context.Context, name string, p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := Head(ctx, o.src, m.ring.full(name), p)
-	return n, m.ring.failed(err)
+	n, err := Head(ctx, o.src, m.ring.Load().full(name), p)
+	return n, m.ring.Load().failed(err)
 }
 
 // Names is Namer's.
@@ -293,17 +316,17 @@ func (m *Mux) Names(ctx context.Context, prefix string) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := Names(ctx, o.src, m.ring.full(prefix))
+	all, err := Names(ctx, o.src, m.ring.Load().full(prefix))
 	for i := range all {
-		all[i] = m.ring.shown(all[i])
+		all[i] = m.ring.Load().shown(all[i])
 	}
-	return all, m.ring.failed(err)
+	return all, m.ring.Load().failed(err)
 }
 
 // Link is Linked's.
 func (m *Mux) Link(name string) (Link, bool) {
 	if o, err := m.of(name); err == nil && o.linked != nil {
-		return o.linked.Link(m.ring.full(name))
+		return o.linked.Link(m.ring.Load().full(name))
 	}
 	return Link{}, false
 }
@@ -314,5 +337,5 @@ func (m *Mux) Walk(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	if err != nil {
 		return func(yield func(Info, error) bool) { yield(Info{}, err) }
 	}
-	return m.ring.each(Walk(ctx, o.src, m.ring.full(prefix)))
+	return m.ring.Load().each(Walk(ctx, o.src, m.ring.Load().full(prefix)))
 }

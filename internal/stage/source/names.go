@@ -46,21 +46,44 @@ func Bare(name string) string {
 	return name
 }
 
+// query cuts the query off the name of a file of an HTTP server: its slashes are none of
+// the path.
+func query(prefix, rest string) (before, query string) {
+	if at := strings.IndexByte(rest, '?'); at >= 0 && (strings.EqualFold(prefix, "http://") || strings.EqualFold(prefix, "https://")) {
+		return rest[:at], rest[at:]
+	}
+	return rest, ""
+}
+
+// Unquery is the name of a file without the query that a URL may end in: what says of what
+// kind the file is.
+func Unquery(name string) string {
+	prefix, rest := split(name)
+	rest, _ = query(prefix, rest)
+	return prefix + rest
+}
+
 // Clean is path.Clean for names of any scheme.
 func Clean(name string) string {
 	prefix, rest := split(name)
+	rest, more := query(prefix, rest)
 	switch {
 	case prefix == "":
 		return path.Clean(name)
 	case strings.Trim(rest, "/") == "":
-		return prefix
+		return prefix + more
 	}
-	return prefix + path.Clean(rest)
+	clean := path.Clean(rest)
+	if more != "" && strings.HasSuffix(rest, "/") {
+		clean += "/" // with a query, it is part of the name of a file
+	}
+	return prefix + clean + more
 }
 
 // Dir is path.Dir for names of any scheme.
 func Dir(name string) string {
 	prefix, rest := split(name)
+	rest, _ = query(prefix, rest)
 	switch {
 	case prefix == "":
 		return path.Dir(name)

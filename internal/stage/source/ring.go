@@ -3,6 +3,7 @@ package source
 import (
 	"errors"
 	"iter"
+	"maps"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -19,29 +20,27 @@ type ring struct {
 	users map[string]string // "user:password@", by scheme and host: https://host
 }
 
-// newRing collects the secrets of names; nil: there are none.
-func newRing(places []Place) (*ring, error) {
-	r := &ring{map[string]string{}, map[string]string{}}
-	for _, p := range places {
-		for _, name := range p.Names {
-			if Shown(name) == name {
-				continue
-			}
-			names, err := Braces(name)
-			if err != nil {
-				names = []string{name} // who expands it says what is wrong
-			}
-			for _, one := range names {
-				if err := r.add(one); err != nil {
-					return nil, err
-				}
+// with is a ring that has the secrets of these names too. A ring in use does not change.
+func (r *ring) with(names []string) (*ring, error) {
+	more := &ring{map[string]string{}, map[string]string{}}
+	if r != nil {
+		more.given, more.users = maps.Clone(r.given), maps.Clone(r.users)
+	}
+	for _, name := range names {
+		if Shown(name) == name {
+			continue
+		}
+		all, err := Braces(name)
+		if err != nil || len(all) != 1 {
+			all = append(all, name) // which is looked for as it is written
+		}
+		for _, one := range all {
+			if err := more.add(one); err != nil {
+				return nil, err
 			}
 		}
 	}
-	if len(r.given) == 0 {
-		return nil, nil
-	}
-	return r, nil
+	return more, nil
 }
 
 // add takes the secrets of one name. Two names that are the same without them would be

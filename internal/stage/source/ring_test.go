@@ -152,3 +152,22 @@ func TestShown(t *testing.T) {
 		}
 	}
 }
+
+// Names that are found later, as those of a list, are kept as those that were given.
+func TestSecretsOfNamesThatAreExpanded(t *testing.T) {
+	objects := stagetest.Memory{"toy://h/0?sig=HUSH": []byte("0"), "toy://h/1?sig=HUSH": []byte("1")}
+	var asked []string
+	m := source.NewMux([]source.Scheme{{Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}}, source.Access{})
+	found, err := source.Expand(ctx, m, []string{"toy://h/{0..1}?sig=HUSH"})
+	if err != nil || strings.Join(found, " ") != "toy://h/0 toy://h/1" {
+		t.Fatalf("%v, %v", found, err)
+	}
+	for i, name := range found {
+		if b, err := source.ReadAll(ctx, m, name, 10); err != nil || string(b) != string(rune('0'+i)) {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	if _, err := source.Expand(ctx, m, []string{"toy://h/0?sig=HUSH2"}); errs.CodeOf(err) != errs.Config || strings.Contains(err.Error(), "HUSH") {
+		t.Errorf("another signature of the same name: %v", err)
+	}
+}

@@ -268,7 +268,8 @@ func DigestsPath(x *index.Index) string {
 func (d *digests) open(ctx context.Context, src source.Source, x *index.Index) error {
 	name := DigestsPath(x)
 	b, err := source.ReadAll(ctx, src, name, math.MaxInt64)
-	if errs.CodeOf(err) == errs.NotFound {
+	// A store that may not be listed, or a signed URL, denies a name that is not there.
+	if code := errs.CodeOf(err); err != nil && (code == errs.NotFound || code == errs.Denied) {
 		return nil
 	}
 	if err != nil {

@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from . import _notice
 from ._errors import EngineError, StallError, from_wire
 from ._lease import ControlPage, Slots, Work
 from ._version import VERSION
@@ -400,7 +401,9 @@ class Engine:
             self._undo(message, descriptors)
         elif waiter is not None:
             waiter.deadline = time.monotonic() + waiter.patience
-            if waiter.progress is not None:
+            if line := message.get("waiting"):
+                _notice.warn(line)
+            elif waiter.progress is not None:
                 waiter.progress(message)
 
     def _undo(self, message: Message, descriptors: list[int]) -> None:

@@ -22,7 +22,7 @@ import (
 // kindOf returns the format that a table is written in, by its name or, for Parquet, its
 // first bytes; "" means that it is none of those that are read.
 func kindOf(name string, head []byte) string {
-	switch strings.ToLower(path.Ext(name)) {
+	switch strings.ToLower(path.Ext(source.Unquery(name))) {
 	case ".csv":
 		return "csv"
 	case ".tsv", ".tab":

@@ -39,7 +39,7 @@ type Options struct {
 
 // Sniff says whether a file is text by its name.
 func Sniff(name string) bool {
-	switch strings.ToLower(path.Ext(name)) {
+	switch strings.ToLower(path.Ext(source.Unquery(name))) {
 	case ".txt", ".text", ".md":
 		return true
 	}
@@ -47,7 +47,7 @@ func Sniff(name string) bool {
 }
 
 func isJSONL(name string) bool {
-	ext := strings.ToLower(path.Ext(name))
+	ext := strings.ToLower(path.Ext(source.Unquery(name)))
 	return ext == ".jsonl" || ext == ".ndjson"
 }
 

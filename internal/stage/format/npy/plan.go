@@ -9,6 +9,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // want is what a dataset is to be made of.
@@ -63,7 +64,7 @@ func (w want) text(opt Options) string {
 	return string(b)
 }
 
-func zipped(p string) bool { return strings.HasSuffix(strings.ToLower(p), ".npz") }
+func zipped(p string) bool { return strings.HasSuffix(strings.ToLower(source.Unquery(p)), ".npz") }
 
 // plan settles what the user asked for, without looking at any file.
 func plan(paths []string, opt Options) (w want, err error) {
@@ -193,7 +194,7 @@ func group(paths []string, sharded bool) ([]Field, error) {
 
 // stem is the name of a file without its folders and .npy.
 func stem(p string) string {
-	name := path.Base(p)
+	name := path.Base(source.Unquery(p))
 	if s := len(name) - len(".npy"); s > 0 && strings.EqualFold(name[s:], ".npy") {
 		return name[:s]
 	}

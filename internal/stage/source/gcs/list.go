@@ -3,7 +3,6 @@ package gcs
 import (
 	"context"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -54,8 +53,7 @@ func (l listing) page(root string) (remote.Page, error) {
 	for _, p := range l.Prefixes {
 		folders = append(folders, root+"/"+p)
 	}
-	entries, err := remote.Entries(objects, folders)
-	return remote.Page{Entries: entries, Next: l.Next}, err
+	return remote.Page{Entries: remote.Entries(objects, folders), Next: l.Next}, nil
 }
 
 // below says whether there is anything in a folder: an object below it, or what makes it.
@@ -104,7 +102,5 @@ func (s *store) buckets(ctx context.Context, dir string, flat bool, token string
 	for _, b := range l.Items {
 		names = append(names, s.scheme+"://"+b.Name+"/")
 	}
-	slices.Sort(names)
-	entries, err := remote.Entries(nil, names)
-	return remote.Page{Entries: entries, Next: l.Next}, err
+	return remote.Page{Entries: remote.Entries(nil, names), Next: l.Next}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -215,7 +214,7 @@ func location(u *url.URL, resp *http.Response) (*url.URL, bool) {
 
 // send makes one request.
 func (s *store) send(ctx context.Context, name string, u *url.URL, auth string, header http.Header) (*http.Response, error) {
-	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsLinkLocalUnicast() {
+	if remote.LinkLocal(u.Hostname()) {
 		return nil, errs.New(errs.Unreadable, "the Hub leads to %s, a link-local address: nothing was sent", u.Hostname()).At(at(name)).
 			Try("check HF_ENDPOINT, and the proxies before it")
 	}
@@ -230,7 +229,7 @@ func (s *store) send(ctx context.Context, name string, u *url.URL, auth string, 
 		req.Header["Authorization"] = []string{auth}
 	}
 	// The client would look into redirects itself.
-	resp, err := s.net.Client().Transport.RoundTrip(req)
+	resp, err := s.net.Public().Transport.RoundTrip(req)
 	if err != nil {
 		return nil, remote.Failed(ctx, name, err)
 	}

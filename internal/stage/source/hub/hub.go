@@ -168,8 +168,7 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 			objects = append(objects, e.info(name))
 		}
 	}
-	entries, err := remote.Entries(objects, folders)
-	return remote.Page{Entries: entries}, err
+	return remote.Page{Entries: remote.Entries(objects, folders)}, nil
 }
 
 func cutLast(path string) (dir, base string) {

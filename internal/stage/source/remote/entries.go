@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
@@ -18,9 +17,9 @@ func Split(name string) (bucket, key string) {
 
 // Entries makes the entries of a page out of what a store lists: objects by their names,
 // and folders by names with a slash at the end. An object whose name ends in a slash is
-// what some tools put into a folder to make it: it is none of the dataset. A name that
-// would be another one after source.Clean is an error, since there is no name for it here.
-func Entries(objects []source.Info, folders []string) ([]source.Info, error) {
+// what some tools put into a folder to make it: it is none of the dataset. So is a folder
+// without a name ("a//b" has one), which no path leads to; a flat listing has what is in it.
+func Entries(objects []source.Info, folders []string) []source.Info {
 	all := make([]source.Info, 0, len(objects)+len(folders))
 	for _, it := range objects {
 		if !strings.HasSuffix(it.Name, "/") {
@@ -28,16 +27,12 @@ func Entries(objects []source.Info, folders []string) ([]source.Info, error) {
 		}
 	}
 	for _, name := range folders {
-		all = append(all, source.Info{Name: strings.TrimSuffix(name, "/"), Dir: true})
-	}
-	for _, it := range all {
-		if it.Name != source.Clean(it.Name) {
-			return nil, errs.New(errs.Unsupported, `the store has an object whose name has an empty part, "." or ".." in it`).At(at(it.Name)).
-				Try("rename it: it cannot be told from another name")
+		if name = strings.TrimSuffix(name, "/"); !strings.HasSuffix(name, "/") {
+			all = append(all, source.Info{Name: name, Dir: true})
 		}
 	}
 	sorted(all)
-	return all, nil
+	return all
 }
 
 // sorted puts entries in the order of a page.

@@ -68,14 +68,27 @@ func Failed(ctx context.Context, name string, err error) error {
 		verified *tls.CertificateVerificationError
 		dns      *net.DNSError
 		timeout  interface{ Timeout() bool }
+		proxy    *refusal
+		own      *errs.Error
 	)
 	switch {
+	case errors.As(err, &own): // of this package's: what was not even tried
+		e := *own
+		if e.Where == (errs.Where{}) {
+			e.Where = at(name)
+		}
+		return &e
+	case errors.As(err, &proxy):
+		return refusedBy(name, proxy)
 	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verified):
 		return errs.New(errs.Unreachable, "the server's certificate is not valid, so nothing was sent").At(at(name)).Because(cause).
 			Try("check the address and the clock; if the store has a certificate authority of its own, set SSL_CERT_FILE (or AWS_CA_BUNDLE) to its file")
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return errs.New(errs.Config, "the server speaks HTTP, not HTTPS").At(at(name)).Because(cause).
 			Try("write http:// in the address or in endpoint_url")
+	case errors.As(err, &dns) && dns.IsNotFound: // see Net.resolve: one that was known is not forgotten
+		return errs.New(errs.Unreachable, "there is no server of the name %s", errs.Name(dns.Name)).At(at(name)).
+			Try("check the spelling; a name of a private network needs that network's name servers, or a proxy (HTTPS_PROXY)")
 	case errors.As(err, &dns):
 		return &Fault{Kind: Unreachable, What: "the name of the server could not be resolved", Cause: cause}
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -127,11 +140,12 @@ func RetryAfter(h http.Header) time.Duration {
 	if v == "" {
 		return 0
 	}
+	const most = 24 * time.Hour
 	if s, err := strconv.Atoi(v); err == nil {
-		return time.Duration(min(max(s, 0), 24*3600)) * time.Second
+		return time.Duration(min(max(s, 0), int(most/time.Second))) * time.Second
 	}
 	if t, err := http.ParseTime(v); err == nil {
-		return max(time.Until(t), 0)
+		return min(max(time.Until(t), 0), most)
 	}
 	return 0
 }

@@ -31,7 +31,7 @@ func (h *host) late(n int) (time.Duration, bool) {
 		return 0, false
 	}
 	p95 := s.at(0.95)
-	return time.Duration((p95*hedgeOver + 0.002) * float64(time.Second)), true
+	return time.Duration((float64(p95*hedgeOver) + 0.002) * float64(time.Second)), true
 }
 
 // took counts a whole read of n bytes; h.mu is held.

@@ -37,11 +37,13 @@ func (s *Source) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info,
 }
 
 // pages yields the entries of all pages of a listing. Listings are data: what is not
-// below the folder, not in order or a page without end is an error.
+// below the folder, not in order or a page without end is an error. Where a store has an
+// order of its own (Page.Loose), entries are yielded when all pages are here.
 func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[source.Info, error] {
 	return func(yield func(source.Info, error) bool) {
 		dir := strings.TrimSuffix(prefix, "/")
-		last, token, any := "", "", false
+		last, token, any, folder := "", "", false, false
+		var held []source.Info // of pages in an order of the store's own
 		for {
 			var page Page
 			err := s.try(ctx, dir, -1, 0, func(ctx context.Context, _ *host) (n int, err error) {
@@ -52,12 +54,18 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 				yield(source.Info{}, err)
 				return
 			}
-			for _, it := range page.Entries {
-				key := it.Name
-				if it.Dir {
-					key += "/"
+			folder = folder || page.Folder
+			if page.Loose || held != nil {
+				if held = append(held, page.Entries...); page.Next == "" {
+					sorted(held)
+					page.Entries, held = held, nil
+				} else {
+					page.Entries = nil
 				}
-				if key <= last || !strings.HasPrefix(key, dir+"/") {
+			}
+			for _, it := range page.Entries {
+				key := key(it)
+				if key <= last || !strings.HasPrefix(key, dir+"/") || len(key) == len(dir)+1 {
 					yield(source.Info{}, misplaced(dir, it.Name, last))
 					return
 				}
@@ -76,7 +84,7 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 			}
 			token = page.Next
 		}
-		if !any {
+		if !any && !folder {
 			yield(source.Info{}, Missing(dir))
 		}
 	}

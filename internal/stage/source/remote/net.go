@@ -2,11 +2,10 @@ package remote
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"net"
 	"net/http"
-	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -15,12 +14,13 @@ import (
 // accepts and what was asked of it. Safe for concurrent use. Nothing is set up before the
 // first request.
 type Net struct {
-	opt   Options
-	once  sync.Once
-	http  *http.Client
-	mu    sync.Mutex
-	hosts map[string]*host
-	names map[string]*addresses
+	opt    Options
+	once   sync.Once
+	http   *http.Client
+	public *http.Client
+	mu     sync.Mutex
+	hosts  map[string]*host
+	names  map[string]*addresses
 }
 
 // Options are a Net's; the zero value is every default.
@@ -47,47 +47,35 @@ func NewNet(opt Options) *Net {
 // what gives a range its bandwidth. It does not follow redirects, decompresses nothing,
 // and has no time limit but that of a silent connection.
 func (n *Net) Client() *http.Client {
-	n.once.Do(func() {
-		n.http = &http.Client{
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Transport: &http.Transport{
-				Proxy:               http.ProxyFromEnvironment,
-				DialContext:         n.dial,
-				TLSClientConfig:     &tls.Config{RootCAs: roots(), ClientSessionCache: tls.NewLRUClientSessionCache(64)},
-				TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{},
-				TLSHandshakeTimeout: 15 * time.Second,
-				MaxIdleConnsPerHost: 1024,
-				IdleConnTimeout:     30 * time.Second,
-				DisableCompression:  true,
-				ReadBufferSize:      8 << 10, // longer reads of a body go past it
-			},
-		}
-	})
+	n.once.Do(n.setUp)
 	return n.http
+}
+
+// Public is Client for requests whose addresses somebody else may have written: it never
+// connects to a link-local address, where clouds give machines their keys.
+func (n *Net) Public() *http.Client {
+	n.once.Do(n.setUp)
+	return n.public
+}
+
+func (n *Net) setUp() {
+	n.http = n.client(n.dial)
+	n.public = n.client(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return n.dial(context.WithValue(ctx, publicOnly{}, true), network, addr)
+	})
+}
+
+func (n *Net) client(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Client {
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     newTransport(dial),
+	}
 }
 
 // Close closes the connections that are idle.
 func (n *Net) Close() {
 	n.Client().CloseIdleConnections()
-}
-
-// roots are the system's certificates (SSL_CERT_FILE and SSL_CERT_DIR say where they
-// are) and those of AWS_CA_BUNDLE; nil: the system's alone.
-func roots() *x509.CertPool {
-	file := os.Getenv("AWS_CA_BUNDLE")
-	if file == "" {
-		return nil
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	pool.AppendCertsFromPEM(pem)
-	return pool
+	n.Public().CloseIdleConnections()
 }
 
 // addresses are those of one name of a host. Connections are spread over them: a store
@@ -113,6 +101,11 @@ func (n *Net) dial(ctx context.Context, network, addr string) (net.Conn, error) 
 	all, err := n.resolve(ctx, host)
 	if err != nil {
 		return nil, err
+	}
+	if ctx.Value(publicOnly{}) != nil {
+		if i := slices.IndexFunc(all, LinkLocal); i >= 0 {
+			return nil, refusedAddress(host)
+		}
 	}
 	timeout := 10 * time.Second
 	if len(all) > 1 {
@@ -145,7 +138,7 @@ func (n *Net) resolve(ctx context.Context, name string) ([]string, error) {
 	a := n.names[name]
 	if a == nil {
 		a = &addresses{dead: map[string]time.Time{}}
-		n.names[name] = a
+		n.names[strings.Clone(name)] = a
 	}
 	known := len(a.all) > 0 && time.Now().Before(a.until)
 	n.mu.Unlock()
@@ -183,25 +176,4 @@ func (n *Net) avoid(name, ip string) {
 	if a := n.names[name]; a != nil {
 		a.dead[ip] = time.Now().Add(avoided)
 	}
-}
-
-// watched is a connection on which a silence is an error: of an answer that does not
-// come, of a body that stops, and of an idle connection, which is closed.
-type watched struct {
-	net.Conn
-	stall time.Duration
-}
-
-func (c *watched) Read(p []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(c.stall)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Read(p)
-}
-
-func (c *watched) Write(p []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
 }

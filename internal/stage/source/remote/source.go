@@ -130,7 +130,9 @@ func (s *Source) try(ctx context.Context, name string, off int64, length int, at
 		wait, again := t.failed(fault, n > 0)
 		if again {
 			h.waits(&t, fault)
-			again = h.mayRetry(ctx, wait, t.left()) == nil
+			if fault.Kind != Expired { // which all requests meet at once, and no server's trouble
+				again = h.mayRetry(ctx, wait, t.left()) == nil
+			}
 		}
 		if ctx.Err() != nil || !again {
 			h.recovered(&t)

@@ -41,4 +41,8 @@ type Store interface {
 type Page struct {
 	Entries []source.Info
 	Next    string // "": this was the last page
+	Folder  bool   // dir is a folder even if it has no entries, in a store that has folders
+	// Loose: entries of later pages may sort before these. All pages are then held in
+	// memory, of which a store without an order leaves no choice.
+	Loose bool
 }

@@ -78,7 +78,7 @@ func (s *store) setUp(ctx context.Context) (*account, error) {
 	}
 	if !isRegion(a.region) {
 		return nil, errs.New(errs.Config, "%s is not the name of a region", errs.Name(a.region)).
-			Try("write one such as us-east-1 (dataset.storage.region, --region, AWS_REGION or the profile)")
+			Try("write one such as us-east-1 (dataset.storage.region, AWS_REGION or the profile)")
 	}
 	if a.endpoint, err = newEndpoint(s.storage.EndpointURL, cfg); err != nil {
 		return nil, err
@@ -110,9 +110,9 @@ func unconfigured(ctx context.Context, err error) error {
 		case len(known) > 0:
 			return e.Try("the files have the profiles %s", strings.Join(known, ", "))
 		}
-		return e.Try("set AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE to the files that have it, or leave it out (dataset.storage.profile, --profile, AWS_PROFILE)")
+		return e.Try("set AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE to the files that have it, or leave it out (dataset.storage.profile, AWS_PROFILE)")
 	}
-	return errs.New(errs.Config, "AWS's configuration cannot be read").Because(err).
+	return errs.New(errs.Config, "AWS's configuration cannot be read").Because(unsaid(err)).
 		Try("check the files ~/.aws/config and ~/.aws/credentials, and the variables AWS_*")
 }
 
@@ -167,7 +167,7 @@ func (s *store) without(ctx context.Context, a *account, o object, err error) er
 	if slices.Equal(a.sources, []aws.CredentialSource{aws.CredentialSourceIMDS}) { // the end of the chain
 		denied.What = "there are no credentials for S3"
 		_ = denied.Try("looked for, in this order: AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY; AWS_WEB_IDENTITY_TOKEN_FILE; %s in %s; "+
-			"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI and _FULL_URI; the role of the instance. Set one of them, or dataset.storage.anonymous (--anonymous) for data that is public",
+			"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI and _FULL_URI; the role of the instance. Set one of them, or dataset.storage.anonymous for data that is public",
 			named, strings.Join(configFiles(), " and "))
 	} else {
 		_ = denied.Try("%s", map[bool]string{
@@ -181,9 +181,10 @@ func (s *store) without(ctx context.Context, a *account, o object, err error) er
 	return denied
 }
 
-// unsaid is an error of the library without what a command printed: that has the keys.
+// unsaid is an error of the library in one line, without what a command printed: that has
+// the keys.
 func unsaid(err error) error {
-	text := err.Error()
+	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "failed to refresh cached credentials, ")
 	if before, after, ok := strings.Cut(text, "process output: "); ok {
 		if at := strings.LastIndex(after, ", error: "); at >= 0 {
 			return errors.New(before + "process output is not what it should be" + after[at:])

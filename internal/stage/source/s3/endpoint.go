@@ -90,8 +90,9 @@ func configured(cfg aws.Config) string {
 
 // of is the address of a bucket in a region; bucket "": of the service. The bucket is a
 // part of the host's name where AWS wants that and certificates allow it, and else the
-// first part of the path, which every other store understands.
-func (e endpoint) of(region, bucket string) address {
+// first part of the path, which nearly every other store understands; hosted says that
+// this one does not.
+func (e endpoint) of(region, bucket string, hosted bool) address {
 	a := address{scheme: "https", path: "/"}
 	if e.base != nil {
 		a.scheme, a.host, a.path = e.base.Scheme, e.base.Host, strings.TrimRight(e.base.EscapedPath(), "/")+"/"
@@ -107,7 +108,7 @@ func (e endpoint) of(region, bucket string) address {
 	}
 	switch {
 	case bucket == "":
-	case e.isAWS() && a.path == "/" && isLabel(bucket):
+	case (e.isAWS() || hosted && e.hasName()) && a.path == "/" && isLabel(bucket):
 		a.host = bucket + "." + a.host
 	default:
 		a.path += bucket + "/"
@@ -121,7 +122,13 @@ func (e endpoint) isAWS() bool {
 		return true
 	}
 	host := e.base.Hostname()
-	return net.ParseIP(host) == nil && (strings.HasSuffix(host, ".amazonaws.com") || strings.HasSuffix(host, ".amazonaws.com.cn"))
+	return e.hasName() && (strings.HasSuffix(host, ".amazonaws.com") || strings.HasSuffix(host, ".amazonaws.com.cn"))
+}
+
+// hasName says whether the host of a store that is named by its address has a name, of
+// which that of a bucket can be a part.
+func (e endpoint) hasName() bool {
+	return e.base != nil && net.ParseIP(e.base.Hostname()) == nil && strings.Contains(e.base.Hostname(), ".")
 }
 
 // suffix is what the hosts of a region end in.

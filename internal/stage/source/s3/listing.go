@@ -91,19 +91,26 @@ type listing struct {
 	EncodingType          string
 	IsTruncated           bool
 	NextContinuationToken string
-	Contents              []struct {
-		Key, ETag, LastModified string
-		Size                    int64
-	}
-	CommonPrefixes []struct{ Prefix string }
+	Contents              []listed
+	CommonPrefixes        []common
 }
+
+type listed struct {
+	Key, ETag, LastModified string
+	Size                    int64
+}
+
+type common struct{ Prefix string }
 
 // parseListing reads the XML and decodes its names. There is no document type in it whose
 // entities could grow: the decoder knows XML's own five.
 func parseListing(body []byte, name string) (l listing, err error) {
-	d := xml.NewDecoder(bytes.NewReader(body))
-	if err := d.Decode(&l); err != nil {
-		return l, &remote.Fault{Kind: remote.Broken, What: "the answer is not a listing", Cause: err}
+	l, ok := scan(body)
+	if !ok {
+		l = listing{}
+		if err := xml.NewDecoder(bytes.NewReader(body)).Decode(&l); err != nil {
+			return l, &remote.Fault{Kind: remote.Broken, What: "the answer is not a listing", Cause: err}
+		}
 	}
 	if l.EncodingType != "url" {
 		return l, nil
@@ -147,7 +154,7 @@ func readListing(body []byte, dir object, flat bool) (remote.Page, error) {
 			case rest == "" || strings.HasSuffix(rest, "/"):
 				continue
 			}
-			page.Entries = append(page.Entries, source.Info{Name: dir.name + "/" + rest, Size: it.Size, Version: version(it.ETag, httpTime(it.LastModified))})
+			page.Entries = append(page.Entries, source.Info{Name: dir.name + "/" + rest, Size: it.Size, Version: it.version()})
 			continue
 		}
 		rest, ok := strings.CutPrefix(folders[0].Prefix, prefix)
@@ -168,13 +175,17 @@ func readListing(body []byte, dir object, flat bool) (remote.Page, error) {
 	return page, nil
 }
 
-// httpTime is a time of a listing as it is in the header Last-Modified: whole seconds.
-func httpTime(iso string) string {
-	t, err := time.Parse(time.RFC3339Nano, iso)
+// version is that which the headers of an answer give: times of listings have fractions of
+// seconds, the header Last-Modified has none.
+func (it *listed) version() string {
+	if v := version(it.ETag, ""); v != "" {
+		return v
+	}
+	t, err := time.Parse(time.RFC3339Nano, it.LastModified)
 	if err != nil {
 		return ""
 	}
-	return t.UTC().Format(http.TimeFormat)
+	return version("", t.UTC().Format(http.TimeFormat))
 }
 
 // buckets is all buckets of the account, as one page.

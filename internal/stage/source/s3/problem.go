@@ -36,7 +36,7 @@ func readProblem(body []byte, creds aws.Credentials) problem {
 		return problem{}
 	}
 	for _, secret := range []string{creds.SecretAccessKey, creds.SessionToken} {
-		if secret != "" {
+		if len(secret) >= 8 { // a shorter one is none
 			p.Message = strings.ReplaceAll(p.Message, secret, "****")
 		}
 	}
@@ -123,8 +123,8 @@ func (s *store) final(o object, ans *answer) *errs.Error {
 	case "InvalidObjectState":
 		return errs.New(errs.Unreadable, "the object is archived").
 			Try("restore it first, or copy it to a storage class that can be read at once")
-	case "InvalidAccessKeyId":
-		return errs.New(errs.Denied, "the store does not know the access key").
+	case "InvalidAccessKeyId", "InvalidToken", "XAdminUserNotFound":
+		return errs.New(errs.Denied, "the store does not know the access key, or not its token").
 			Try("%s: check that it is of this store%s, and that it was not deleted", ans.who(), elsewhereHint(ans.account))
 	case "SignatureDoesNotMatch":
 		return errs.New(errs.Denied, "the store refused the signature").
@@ -133,17 +133,18 @@ func (s *store) final(o object, ans *answer) *errs.Error {
 		return errs.New(errs.Denied, "the store refused the time of the request").Try("set the clock of this machine")
 	}
 	switch ans.StatusCode {
-	case http.StatusNotFound, http.StatusGone:
-		e := errs.From(remote.Missing(o.name))
-		return e
+	case http.StatusNotFound:
+		if slices.Contains([]string{"", "NoSuchKey", "NotFound", "NoSuchVersion"}, ans.Code) {
+			return errs.From(remote.Missing(o.name))
+		}
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e := errs.New(errs.Denied, "the store does not allow this")
 		if ans.account.provider == nil {
-			return e.Try("the request was anonymous: leave out dataset.storage.anonymous (--anonymous) if you have credentials")
+			return e.Try("the request was anonymous: leave out dataset.storage.anonymous if you have credentials")
 		}
 		pays := ""
 		if !s.storage.RequesterPays {
-			pays = "; if the requester pays for this bucket, set dataset.storage.requester_pays (--requester-pays)"
+			pays = "; if the requester pays for this bucket, set dataset.storage.requester_pays"
 		}
 		return e.Try("%s: they need s3:GetObject for objects and s3:ListBucket for the bucket, without which names that do not exist are refused too%s", ans.who(), pays)
 	}

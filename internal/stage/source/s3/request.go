@@ -29,8 +29,11 @@ type call struct {
 type answer struct {
 	*http.Response
 	problem
+	// What the request was made with. Others may have put it right since.
 	account *account
-	creds   aws.Credentials // that the request was signed with
+	creds   aws.Credentials
+	skew    time.Duration
+	hosted  bool
 }
 
 const (
@@ -60,6 +63,10 @@ func (s *store) ask(ctx context.Context, c call) (*answer, error) {
 			set = true
 			continue
 		}
+		if !ans.hosted && needsHost(ans.Code) && a.endpoint.hasName() {
+			s.hosted.Store(true)
+			continue
+		}
 		there, ok := elsewhere(ans, region)
 		switch {
 		case !ok:
@@ -74,7 +81,8 @@ func (s *store) ask(ctx context.Context, c call) (*answer, error) {
 
 // once makes a request, signs it for a region, and reads the problem of its answer.
 func (s *store) once(ctx context.Context, a *account, c call, region string) (*answer, error) {
-	to := a.endpoint.of(region, c.bucket)
+	skew, hosted := time.Duration(s.skew.Load()), s.hosted.Load()
+	to := a.endpoint.of(region, c.bucket, hosted)
 	path := to.path
 	if c.key != "" {
 		path += escape(c.key)
@@ -110,8 +118,7 @@ func (s *store) once(ctx context.Context, a *account, c call, region string) (*a
 		}
 		s.had.Store(true)
 		h["X-Amz-Content-Sha256"] = []string{nobody}
-		now := time.Now().Add(time.Duration(s.skew.Load()))
-		if err := s.signer.SignHTTP(ctx, creds, req, nobody, "s3", region, now); err != nil {
+		if err := s.signer.SignHTTP(ctx, creds, req, nobody, "s3", region, time.Now().Add(skew)); err != nil {
 			return nil, errs.New(errs.Bug, "a request could not be signed").At(at(c.name))
 		}
 	}
@@ -119,7 +126,7 @@ func (s *store) once(ctx context.Context, a *account, c call, region string) (*a
 	if err != nil {
 		return nil, remote.Failed(ctx, c.name, err)
 	}
-	ans := &answer{Response: resp, account: a, creds: creds}
+	ans := &answer{Response: resp, account: a, creds: creds, skew: skew, hosted: hosted}
 	if resp.StatusCode/100 != 2 {
 		// What does not arrive is not missed: the status counts.
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, mostProblem))
@@ -157,7 +164,7 @@ func (s *store) setClock(a *account, ans *answer) bool {
 		return false
 	}
 	skew := time.Until(date)
-	if off := skew - time.Duration(s.skew.Load()); off < wrong && off > -wrong {
+	if off := skew - ans.skew; off < wrong && off > -wrong {
 		return false
 	}
 	s.skew.Store(int64(skew))
@@ -170,6 +177,12 @@ func (s *store) region(a *account, bucket string) string {
 		return v.(string)
 	}
 	return a.region
+}
+
+// needsHost says whether a store refuses buckets in paths: those of Alibaba, Tencent and
+// Volcengine do.
+func needsHost(code string) bool {
+	return code == "SecondLevelDomainForbidden" || code == "PathStyleDomainForbidden" || code == "InvalidPathAccess"
 }
 
 // elsewhere says whether an answer sends a request to another region; region is "" if it
@@ -190,7 +203,7 @@ func elsewhere(ans *answer, used string) (region string, ok bool) {
 // lost is the error of a bucket that is somewhere else, nobody knows where.
 func lost(o object, a *account, ans *answer, used, there string) error {
 	e := errs.New(errs.Config, "the bucket is not in the region %s", used).At(at(o.name)).Because(ans.cause()).
-		Try("set the bucket's region (dataset.storage.region, --region or AWS_REGION)")
+		Try("set the bucket's region (dataset.storage.region or AWS_REGION)")
 	if u, err := url.Parse(ans.Header.Get("Location")); err == nil && u.Host != "" && a.endpoint.base != nil {
 		e.What = "the store sends requests to another host, " + errs.Plain(u.Hostname()) + ", which gets no credentials"
 		return e.Try("if that is the store, set endpoint_url to its address")

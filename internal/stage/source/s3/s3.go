@@ -38,6 +38,7 @@ type store struct {
 	account *account     // nil: not set up yet, or to be set up anew
 	had     atomic.Bool  // credentials were found once
 	skew    atomic.Int64 // nanoseconds by which the store's clock is ahead of ours
+	hosted  atomic.Bool  // the store wants buckets in its host's name
 	regions sync.Map     // of buckets that are elsewhere than account.region: string to string
 }
 
@@ -76,7 +77,7 @@ func (s *store) Host(name string) string {
 	if err != nil {
 		return o.bucket
 	}
-	return a.endpoint.of(s.region(a, o.bucket), o.bucket).host
+	return a.endpoint.of(s.region(a, o.bucket), o.bucket, s.hosted.Load()).host
 }
 
 // Stat is remote.Store's: one request for an object, a second one for a folder.

@@ -317,7 +317,9 @@ func TestEachChecksum(t *testing.T) {
 }
 
 // flipped is a body whose first byte is wrong.
-type flipped struct{ body interface{ Read([]byte) (int, error) } }
+type flipped struct {
+	body interface{ Read([]byte) (int, error) }
+}
 
 func (f *flipped) Read(p []byte) (int, error) {
 	n, err := f.body.Read(p)

@@ -1,12 +1,14 @@
-// Package web is files of HTTP servers, as a remote.Store: any server that answers
-// requests of ranges, and whose folders show an index page.
+// Package web is files of HTTP servers, as a source: any server that answers requests of
+// ranges, and whose folders show an index page.
+//
+// A name is the URL of the file, with its query. It may be written with characters that a
+// URL escapes; a listing escapes only "%", "?" and "#" in them, so that names of files look
+// as they do elsewhere.
 package web
 
 import (
 	"context"
-	"fmt"
-	"net/http"
-	"net/url"
+	"iter"
 	"strings"
 	"sync"
 
@@ -18,128 +20,119 @@ import (
 // Scheme is what a list of sources has of it, under the name http or https.
 func Scheme(name string, net *remote.Net) source.Scheme {
 	return source.Scheme{Name: name, Open: func(a source.Access) (source.Source, error) {
-		return remote.New(&store{net: net, access: a}, net, a), nil
+		return New(net, a), nil
 	}}
 }
 
-// store is the servers of all names.
-type store struct {
-	net    *remote.Net
-	access source.Access
-	ranged sync.Map // hosts that have answered with a range
+// Source is the files of all servers. It does no more than remote.Source but for listings:
+// an index page has names, and what they name is asked for one by one.
+type Source struct{ files *remote.Source }
+
+var (
+	_ source.Source = (*Source)(nil)
+	_ source.Header = (*Source)(nil)
+	_ source.Namer  = (*Source)(nil)
+	_ source.Linked = (*Source)(nil)
+)
+
+// New makes a Source, within the limits of net and of access.
+func New(net *remote.Net, access source.Access) *Source {
+	return &Source{remote.New(&store{net: net, access: access, login: &login{access: access}}, net, access)}
 }
 
-func (s *store) Host(name string) string {
-	_, rest, _ := strings.Cut(name, "://")
-	host, _, _ := strings.Cut(rest, "/")
-	return host
+// Stat is source.Source's.
+func (s *Source) Stat(ctx context.Context, name string) (source.Info, error) {
+	return s.files.Stat(ctx, name)
 }
 
-func (s *store) Stat(ctx context.Context, name string) (source.Info, error) {
-	resp, err := s.do(ctx, http.MethodHead, name, nil)
-	if err != nil {
-		return source.Info{}, err
-	}
-	_ = resp.Body.Close()
-	switch {
-	case resp.StatusCode == http.StatusOK && !strings.HasSuffix(name, "/"):
-		return source.Info{Name: strings.Clone(name), Size: resp.ContentLength, Version: version(resp.Header)}, nil
-	case resp.StatusCode == http.StatusOK:
-		return source.Info{Name: strings.TrimSuffix(strings.Clone(name), "/"), Dir: true}, nil
-	case moved(resp) && strings.HasSuffix(strings.SplitN(resp.Header.Get("Location"), "?", 2)[0], "/") && !strings.HasSuffix(name, "/"):
-		return source.Info{Name: strings.Clone(name), Dir: true}, nil
-	}
-	return source.Info{}, s.refused(name, resp)
+// ReadAt is source.Source's.
+func (s *Source) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
+	return s.files.ReadAt(ctx, obj, p, off)
 }
 
-func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) (int, error) {
-	resp, err := s.do(ctx, http.MethodGet, obj.Name, func(h http.Header) {
-		h.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1))
-		if strings.HasPrefix(obj.Version, `"`) {
-			h.Set("If-Match", obj.Version)
+// Head is source.Header's.
+func (s *Source) Head(ctx context.Context, name string, p []byte) (int, error) {
+	return s.files.Head(ctx, name, p)
+}
+
+// Link is source.Linked's.
+func (s *Source) Link(name string) (source.Link, bool) { return s.files.Link(name) }
+
+// Names is source.Namer's: one request, for the index page of the folder.
+func (s *Source) Names(ctx context.Context, prefix string) (all []source.Info, err error) {
+	for it, err := range s.files.List(ctx, prefix) {
+		if err != nil {
+			return nil, err
 		}
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusPartialContent:
-		s.ranged.Store(s.Host(obj.Name), true)
-	case http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
-		return 0, remote.Changed(obj, "the server answered %d", resp.StatusCode)
-	case http.StatusOK:
-		if _, once := s.ranged.Load(s.Host(obj.Name)); !once {
-			return 0, errs.New(errs.Unsupported, "the server does not answer requests of ranges").At(errs.Where{File: strings.Clone(obj.Name)}).
-				Try("download the files, and give their path")
+		// A name with and without a slash is one of a folder: pages have links of both kinds.
+		if n := len(all); n > 0 && all[n-1].Name == it.Name {
+			all[n-1].Dir = true
+			continue
 		}
-	default:
-		return 0, s.refused(obj.Name, resp)
+		all = append(all, it)
 	}
-	size, err := remote.Part(resp.Header, resp.StatusCode, off, int64(len(p)))
-	if err != nil {
-		return 0, err
-	}
-	if size >= 0 && size != obj.Size {
-		return 0, remote.Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
-	}
-	if v := version(resp.Header); obj.Version != "" && v != obj.Version {
-		return 0, remote.Changed(obj, "its version is %s, and was %s", v, obj.Version)
-	}
-	return remote.Fill(ctx, obj.Name, resp.Body, p)
+	return all, nil
 }
 
-func (s *store) Page(context.Context, string, bool, string) (remote.Page, error) {
-	return remote.Page{}, nil
+const (
+	looksAtOnce = 16  // requests for entries of one listing at once
+	looksAhead  = 128 // entries that are asked for before the first of them is yielded
+)
+
+// List is source.Source's: the index page, and a HEAD for each file on it. The times and
+// sizes that pages show would cost nothing, but are not the version that a read is held
+// to: an index made of them would be found outdated at every open.
+func (s *Source) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	return func(yield func(source.Info, error) bool) {
+		all, err := s.Names(ctx, prefix)
+		if err != nil {
+			yield(source.Info{}, err)
+			return
+		}
+		for len(all) > 0 {
+			part := all[:min(len(all), looksAhead)]
+			all = all[len(part):]
+			wrong := s.look(ctx, part)
+			for i, it := range part {
+				if wrong[i] != nil {
+					yield(source.Info{}, wrong[i])
+					return
+				}
+				if !yield(it, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
-func (s *store) do(ctx context.Context, method, name string, set func(http.Header)) (*http.Response, error) {
-	u, err := url.Parse(name)
-	if err != nil {
-		return nil, errs.New(errs.Config, "this is not a URL").At(errs.Where{File: strings.Clone(name)}).Try("write spaces and other characters as %%20 and so on")
+// look completes entries. One that is on the page and nowhere else stays a name, as a link
+// that leads nowhere does in a local folder.
+func (s *Source) look(ctx context.Context, part []source.Info) (wrong []error) {
+	wrong = make([]error, len(part))
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range min(looksAtOnce, len(part)) {
+		wg.Go(func() {
+			for i := range next {
+				st, err := s.files.Stat(ctx, part[i].Name)
+				switch {
+				case err == nil:
+					part[i] = st
+				case errs.CodeOf(err) != errs.NotFound:
+					wrong[i] = err
+				}
+			}
+		})
 	}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
-	if err != nil {
-		return nil, errs.New(errs.Config, "this is not a URL").At(errs.Where{File: strings.Clone(name)}).Because(err)
+	for i, it := range part {
+		if !it.Dir {
+			next <- i
+		}
 	}
-	if set != nil {
-		set(req.Header)
-	}
-	resp, err := s.net.Client().Do(req)
-	if err != nil {
-		return nil, remote.Failed(ctx, name, err)
-	}
-	return resp, nil
+	close(next)
+	wg.Wait()
+	return wrong
 }
 
-// refused is the error of an answer that is not the one that was wanted.
-func (s *store) refused(name string, resp *http.Response) error {
-	if f := remote.Answered(resp.Header, resp.StatusCode, ""); f != nil {
-		return f
-	}
-	where := errs.Where{File: strings.Clone(name)}
-	switch resp.StatusCode {
-	case http.StatusNotFound, http.StatusGone:
-		return remote.Missing(name)
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
-		return errs.New(errs.Denied, "the server answered %s", resp.Status).At(where).
-			Try("put the user's name and password into ~/.netrc, or a bearer token into an environment variable and its name into dataset.storage.token_env")
-	}
-	return errs.New(errs.Unreadable, "the server answered %s", resp.Status).At(where).Try("open the address in a browser to see what it says")
-}
-
-func moved(resp *http.Response) bool {
-	return resp.StatusCode >= 301 && resp.StatusCode <= 308 && resp.StatusCode != http.StatusNotModified
-}
-
-// version is what tells contents of one name apart: a strong ETag, or when it was last
-// modified. A weak ETag may stay when bytes change.
-func version(h http.Header) string {
-	if e := h.Get("ETag"); strings.HasPrefix(e, `"`) {
-		return e
-	}
-	if m := h.Get("Last-Modified"); m != "" {
-		return "modified " + m
-	}
-	return ""
-}
+func at(name string) errs.Where { return errs.Where{File: strings.Clone(name)} }

@@ -1,0 +1,321 @@
+// Package azure is containers of Azure Blob Storage, as a remote.Store, by its REST API. A
+// version is an ETag. Accounts, keys and signatures are found where Azure's own tools look
+// for them, tokens by azidentity, all at the first request; each goes to the account that
+// it is of, and nowhere else.
+package azure
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/base64"
+	"encoding/xml"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
+)
+
+// Scheme is what a list of sources has of it, under the name az, azure, abfs or abfss.
+func Scheme(name string, net *remote.Net) source.Scheme {
+	return source.Scheme{Name: name, Open: func(a source.Access) (source.Source, error) {
+		return signed{remote.New(&store{scheme: name, net: net, access: a}, net, a)}, nil
+	}}
+}
+
+// signed is the source of names that may have a shared access signature as their query.
+// Requests get it by their context, so that names below it never have one.
+type signed struct{ *remote.Source }
+
+type sasKey struct{}
+
+// cut cuts a name from its signature; sas is "" where there is none.
+func cut(name string) (plain, sas string) {
+	at := strings.LastIndexByte(name, '?')
+	if at < 0 || !strings.Contains("&"+name[at+1:], "&sig=") {
+		return name, ""
+	}
+	return name[:at], name[at+1:]
+}
+
+func with(ctx context.Context, sas string) context.Context {
+	if sas == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, sasKey{}, sas)
+}
+
+// Stat is source.Source's.
+func (s signed) Stat(ctx context.Context, name string) (source.Info, error) {
+	name, sas := cut(name)
+	return s.Source.Stat(with(ctx, sas), name)
+}
+
+// ReadAt is source.Source's.
+func (s signed) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
+	name, sas := cut(obj.Name)
+	obj.Name = name
+	return s.Source.ReadAt(with(ctx, sas), obj, p, off)
+}
+
+// List is source.Source's.
+func (s signed) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	prefix, sas := cut(prefix)
+	return s.Source.List(with(ctx, sas), prefix)
+}
+
+// Walk is source.Walker's.
+func (s signed) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	prefix, sas := cut(prefix)
+	return s.Source.Walk(with(ctx, sas), prefix)
+}
+
+// Link is source.Linked's.
+func (s signed) Link(name string) (source.Link, bool) {
+	name, _ = cut(name)
+	return s.Source.Link(name)
+}
+
+// store is all containers of all accounts.
+type store struct {
+	scheme string
+	net    *remote.Net
+	access source.Access
+
+	once  sync.Once
+	env   environment
+	creds *credentials
+	ahead atomic.Int64 // of this clock, the store's, in nanoseconds; signatures have a date
+}
+
+func (s *store) setup() {
+	s.once.Do(func() {
+		s.env = readEnvironment()
+		s.creds = newCredentials(s)
+	})
+}
+
+// Host is remote.Store's.
+func (s *store) Host(name string) string {
+	s.setup()
+	p, err := s.locate(name)
+	if err != nil {
+		return s.scheme
+	}
+	return p.base.Host
+}
+
+// apiVersion is that in which listings encode names that XML cannot hold (2021-02-12), and
+// tell folders of hierarchical accounts.
+const apiVersion = "2021-12-02"
+
+// Stat is remote.Store's.
+func (s *store) Stat(ctx context.Context, name string) (source.Info, error) {
+	p, err := s.locate(name)
+	if err != nil {
+		return source.Info{}, err
+	}
+	if p.key != "" && !strings.HasSuffix(name, "/") {
+		resp, err := s.do(ctx, request{place: p, method: http.MethodHead})
+		if err != nil {
+			return source.Info{}, err
+		}
+		_ = resp.Body.Close()
+		switch {
+		case resp.StatusCode != http.StatusOK:
+			if err := s.refused(ctx, request{place: p, method: http.MethodHead}, resp); errs.CodeOf(err) != errs.NotFound || isNoContainer(err) {
+				return source.Info{}, err
+			}
+		case isFolder(resp.Header):
+			return source.Info{Name: strings.Clone(name), Dir: true}, nil
+		default:
+			size, err := strconv.ParseInt(resp.Header.Get("Content-Length"), 10, 64)
+			if err != nil || size < 0 {
+				return source.Info{}, &remote.Fault{Kind: remote.Broken, What: "the server does not say how long the blob is"}
+			}
+			return source.Info{Name: strings.Clone(name), Size: size, Version: version(resp.Header.Get("ETag"))}, nil
+		}
+	}
+	there, err := s.below(ctx, p)
+	switch {
+	case err != nil:
+		return source.Info{}, err
+	case !there:
+		return source.Info{}, remote.Missing(name)
+	}
+	return source.Info{Name: strings.TrimRight(strings.Clone(name), "/"), Dir: true}, nil
+}
+
+// isFolder says whether a blob is what makes a folder: an object of its own in a
+// hierarchical namespace, an empty blob with a mark elsewhere.
+func isFolder(h http.Header) bool {
+	return strings.EqualFold(h.Get("X-Ms-Meta-Hdi_isfolder"), "true") || h.Get("X-Ms-Resource-Type") == "directory"
+}
+
+// version is an ETag without its quotes; "" for one that is weak, or is none.
+func version(etag string) string {
+	etag = strings.Trim(etag, `"`)
+	if strings.Contains(etag, `"`) || len(etag) > 200 || strings.ContainsFunc(etag, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ""
+	}
+	return etag
+}
+
+// Read is remote.Store's.
+func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) (int, error) {
+	at, err := s.locate(obj.Name)
+	if err != nil {
+		return 0, err
+	}
+	r := request{place: at, method: http.MethodGet, first: off, last: off + int64(len(p)) - 1, ranged: true, match: obj.Version}
+	resp, err := s.do(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusPreconditionFailed:
+		return 0, remote.Changed(obj, "its ETag is no longer %s", errs.Name(obj.Version))
+	case http.StatusRequestedRangeNotSatisfiable:
+		return 0, remote.Changed(obj, "it is shorter than the %d bytes that it had", obj.Size)
+	case http.StatusOK, http.StatusPartialContent:
+	default:
+		return 0, s.refused(ctx, r, resp)
+	}
+	v := version(resp.Header.Get("ETag"))
+	if obj.Version != "" && v != obj.Version {
+		return 0, remote.Changed(obj, "its ETag is %s, and was %s", errs.Name(v), errs.Name(obj.Version))
+	}
+	if v != "" && resp.Header.Get("X-Ms-Blob-Type") != "" {
+		// A blob may say that its bytes are encoded; the store sends them as they are. What
+		// encodes answers on the way has no strong ETag, or no ranges.
+		resp.Header.Del("Content-Encoding")
+	}
+	size, err := remote.Part(resp.Header, resp.StatusCode, off, int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	if size != obj.Size {
+		return 0, remote.Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
+	}
+	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)
+	if err == nil && int64(n) == obj.Size {
+		if err := checked(resp.Header, p); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
+}
+
+// checked compares a whole blob with its MD5, if it has one. Checksums of ranges are not
+// requested: they cost the store and this process as much as all else of a request, and
+// TLS has one already.
+func checked(h http.Header, p []byte) error {
+	sum := h.Get("X-Ms-Blob-Content-Md5")
+	if sum == "" {
+		return nil
+	}
+	want, err := base64.StdEncoding.DecodeString(sum)
+	if got := md5.Sum(p); err != nil || string(want) != string(got[:]) {
+		return &remote.Fault{Kind: remote.Broken, What: "the bytes do not have the checksum (MD5) that the store keeps of them"}
+	}
+	return nil
+}
+
+// request is one to a place: of a blob if it has a key, of its container otherwise.
+type request struct {
+	place
+	method      string
+	query       url.Values
+	ranged      bool
+	first, last int64
+	match       string // the version that is wanted; "": any
+}
+
+// do makes a request. Credentials that are not accepted are reported as expired, once by
+// each reader, if others can be had.
+func (s *store) do(ctx context.Context, r request) (*http.Response, error) {
+	u := r.url()
+	req := (&http.Request{Method: r.method, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(ctx)
+	h := req.Header
+	h["X-Ms-Version"] = []string{apiVersion}
+	if r.ranged {
+		h["X-Ms-Range"] = []string{"bytes=" + strconv.FormatInt(r.first, 10) + "-" + strconv.FormatInt(r.last, 10)}
+	}
+	if r.match != "" {
+		h["If-Match"] = []string{`"` + r.match + `"`}
+	}
+	used, err := s.creds.put(ctx, req, r)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := s.net.Client().Do(req)
+	if err != nil {
+		return nil, remote.Failed(ctx, r.name, err)
+	}
+	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+		if err := s.renewed(ctx, r, used, resp); err != nil {
+			return nil, err
+		}
+	}
+	return resp, nil
+}
+
+// late is how far a clock may be off before it is taken for the reason of a refusal: the
+// store accepts fifteen minutes.
+const late = 10 * time.Minute
+
+// renewed says what of a refusal another attempt may mend: a token is asked for again, a
+// clock is corrected. nil: nothing. The answer is read then.
+func (s *store) renewed(ctx context.Context, r request, used used, resp *http.Response) error {
+	switch {
+	case used.token != "" && resp.StatusCode == http.StatusUnauthorized && s.creds.renewable():
+		s.creds.bearer.Refused(used.token)
+		return &remote.Fault{Kind: remote.Expired, Status: resp.StatusCode, What: "the token was not accepted", Final: s.refused(ctx, r, resp)}
+	case used.key && resp.Header.Get("X-Ms-Error-Code") == "AuthenticationFailed":
+		theirs, err := http.ParseTime(resp.Header.Get("Date"))
+		if err != nil {
+			return nil
+		}
+		ahead := time.Until(theirs)
+		if off := (ahead - time.Duration(s.ahead.Load())).Abs(); off > late {
+			s.ahead.Store(int64(ahead))
+			return &remote.Fault{Kind: remote.Expired, Status: resp.StatusCode, What: "the clock of this machine is " + errs.InSeconds(off) + " off", Final: s.refused(ctx, r, resp)}
+		}
+	}
+	return nil
+}
+
+// most bounds an answer in XML: a page of five thousand blobs with long names and metadata.
+const most = 64 << 20
+
+// ask makes a request whose answer is XML.
+func (s *store) ask(ctx context.Context, r request, into any) error {
+	resp, err := s.do(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return s.refused(ctx, r, resp)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	if err != nil {
+		return remote.Failed(ctx, r.name, err)
+	}
+	if len(body) > most {
+		return &remote.Fault{Kind: remote.Broken, What: "the server's answer is longer than any that it may give"}
+	}
+	if err := xml.Unmarshal(body, into); err != nil {
+		return &remote.Fault{Kind: remote.Broken, What: "the server's answer is not the XML of the API", Cause: err}
+	}
+	return nil
+}

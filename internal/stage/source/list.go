@@ -1,0 +1,114 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// A list is a file of names, one in each line: "@" and its name stand for what it names.
+// That cannot be mistaken for data: a file of text is data where its own name is given.
+
+// mostList is the longest list, in bytes.
+const mostList = 256 << 20
+
+// ExpandFrom is Expand for lists that may name more than what is stored where they are:
+// a list somebody else wrote must not send the user's keys to any host, or have files of
+// this machine read. elsewhere says which names of other hosts (buckets, containers; this
+// machine) are allowed, as the user wrote them into dataset.origins; nil: none.
+func ExpandFrom(ctx context.Context, src Source, patterns []string, elsewhere func(name string) bool) ([]string, error) {
+	all := make([]string, 0, len(patterns))
+	for _, p := range patterns {
+		list, is := strings.CutPrefix(p, "@")
+		if is {
+			there, err := (expander{ctx, src}).exists(p)
+			if err != nil {
+				return nil, err
+			}
+			is = !there
+		}
+		if !is {
+			all = append(all, p)
+			continue
+		}
+		names, err := readList(ctx, src, Bare(list), elsewhere)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, names...)
+	}
+	return expand(ctx, src, all)
+}
+
+// readList is what a list names: URLs, absolute paths in a local list, or names relative
+// to the folder of the list, which may have braces and patterns. Empty lines and those that
+// begin with "#" are left out.
+func readList(ctx context.Context, src Source, list string, elsewhere func(name string) bool) (all []string, err error) {
+	there, err := Exists(ctx, src, list)
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, errs.New(errs.NotFound, "there is no list %s", quote(list)).At(where(list, -1)).Try("%s", Suggest(ctx, src, list))
+	}
+	text, err := ReadAll(ctx, src, list, mostList)
+	if err != nil {
+		return nil, err
+	}
+	number := 0
+	for raw := range bytes.Lines(bytes.TrimPrefix(text, []byte("\uFEFF"))) {
+		number++
+		line := strings.TrimSpace(string(raw))
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		bad := func(format string, a ...any) *errs.Error {
+			return errs.New(errs.Config, "line %d of the list "+format, append([]any{number}, a...)...).At(where(list, -1))
+		}
+		if at := strings.IndexFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }); at >= 0 {
+			return nil, bad("has the control character %#02x: it is not a list of names", line[at]).Try("write one name in each line, as text; without the @, the file is data itself")
+		}
+		if line[0] == '@' {
+			return nil, bad("names another list").Try("write the names of that list into this one, or give both")
+		}
+		name, err := listed(list, line)
+		if err != nil {
+			return nil, bad("has an absolute path, and the list is not a local file").Try("write a URL, or a name relative to the folder of the list")
+		}
+		names, err := Braces(name)
+		if err != nil {
+			return nil, errs.From(err).At(where(list, -1))
+		}
+		for _, name := range names {
+			if host := HostOf(name); !strings.EqualFold(host, HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
+				if host == "" {
+					host = "files of this machine"
+				}
+				return nil, bad("names %s, and the list is stored elsewhere: a list may name only what is stored where it is", errs.Name(host)).
+					Try("if you trust the list, add the beginning of these names to dataset.origins")
+			}
+		}
+		if all = append(all, names...); len(all) > maxNames {
+			return nil, tooMany(list)
+		}
+	}
+	if len(all) == 0 {
+		return nil, errs.New(errs.Empty, "the list has no names").At(where(list, -1)).Try("write one name in each line; lines that begin with # are comments")
+	}
+	return all, nil
+}
+
+// listed is the name that a line of a list has.
+func listed(list, line string) (string, error) {
+	switch {
+	case SchemeOf(line) != "" || strings.HasPrefix(line, "pipe:"):
+		return Bare(line), nil
+	case line[0] != '/':
+		return Clean(Dir(list) + "/" + line), nil
+	case SchemeOf(list) != "":
+		return "", errs.New(errs.Config, "an absolute path")
+	}
+	return line, nil
+}

@@ -1,0 +1,129 @@
+package source_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest/bucket"
+)
+
+// In place of a pattern, a list gives names in its order: relative to its folder, with
+// braces and patterns of their own.
+func TestLists(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return dir + "/" + name
+	}
+	for _, name := range []string{"b.tar", "a.tar", "c.tar", "@odd", "# x"} {
+		write(name, name)
+	}
+	store := bucket.New()
+	for _, name := range []string{"mem://b/in/x.tar", "mem://b/y.tar", "mem://other/z.tar"} {
+		store.Put(name, []byte(name))
+	}
+	store.Put("mem://b/in/list.txt", []byte("x.tar\n../y.tar\nmem://b/y.tar\n"))
+	store.Put("mem://b/in/away", []byte("x.tar\nmem://other/z.tar\n"))
+	store.Put("mem://b/in/up", []byte("../../other/z.tar"))
+	store.Put("mem://b/in/passwd", []byte("# mine\n/etc/passwd\n"))
+	store.Put("mem://b/in/file", []byte("file:///etc/passwd\n"))
+	store.Put("mem://b/in/braces", []byte("mem://{b,other}/z.tar\n"))
+	m := source.NewMux([]source.Scheme{source.Local(), store.Scheme()}, source.Access{})
+	defer m.Close()
+
+	list := write("list.txt", "\uFEFF# in this order\nb.tar\r\n\n  "+dir+"/a.tar\n{c,b}.tar\n[a]*.tar\n")
+	t.Chdir(dir)
+	for pattern, want := range map[string]string{
+		"@" + list:                 dir + "/b.tar " + dir + "/a.tar " + dir + "/c.tar " + dir + "/b.tar " + dir + "/a.tar",
+		"@file://" + list:          dir + "/b.tar " + dir + "/a.tar " + dir + "/c.tar " + dir + "/b.tar " + dir + "/a.tar",
+		"@odd":                     "@odd", // a file of that name
+		"@mem://b/in/list.txt":     "mem://b/in/x.tar mem://b/y.tar mem://b/y.tar",
+		"@" + write("1", "./@odd"): dir + "/@odd",
+	} {
+		got, err := source.Expand(t.Context(), m, []string{pattern})
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, %v; want %q", pattern, got, err, want)
+		}
+	}
+
+	// What is elsewhere needs the user's word: it costs his keys, or his files.
+	for _, name := range []string{"away", "up", "passwd", "file", "braces"} {
+		got, err := source.Expand(t.Context(), m, []string{"@mem://b/in/" + name})
+		if errs.CodeOf(err) != errs.Config || got != nil {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	var asked []string
+	got, err := source.ExpandFrom(t.Context(), m, []string{"@mem://b/in/away"}, func(name string) bool {
+		asked = append(asked, name)
+		return true
+	})
+	if err != nil || !slices.Equal(got, []string{"mem://b/in/x.tar", "mem://other/z.tar"}) || !slices.Equal(asked, got[1:]) {
+		t.Errorf("%q, asked for %q, %v", got, asked, err)
+	}
+
+	for pattern, want := range map[string]string{
+		"@" + write("2", "b.tar\n@list.txt\n"): "line 2",
+		"@" + write("3", "b.tar\x00c.tar\n"):   "control character",
+		"@" + write("4", "# nothing\n"):        "no names",
+		"@" + write("5", "mem://b/y.tar\n"):    "dataset.origins",
+		"@" + write("6", "d.tar\n"):            "did you mean",
+		"@" + write("7", "pipe:cat x.tar"):     "does not run commands",
+		"@lits.txt":                            "did you mean",
+		"@" + dir:                              "folder",
+		"@nope://x":                            "nope",
+	} {
+		_, err := source.Expand(t.Context(), m, []string{pattern})
+		e := errs.From(err)
+		if err == nil || e.Hint == "" || !strings.Contains(e.What+e.Hint, want) {
+			t.Errorf("%s: %v (%s)", pattern, err, e.Hint)
+		}
+	}
+}
+
+// The query of a URL is none of its path.
+func TestNamesWithAQuery(t *testing.T) {
+	for name, want := range map[string][2]string{
+		"https://h/a/../b//c.tar?x=1//2/../3": {"https://h/b/c.tar?x=1//2/../3", "https://h/a/../b"},
+		"https://h/a//b/?x=1/":                {"https://h/a/b/?x=1/", "https://h/a//b"},
+		"https://h?x=/":                       {"https://h?x=/", "https://"},
+		"s3://b/a?b/../c":                     {"s3://b/c", "s3://b"},
+	} {
+		if got := source.Clean(name); got != want[0] {
+			t.Errorf("Clean(%s) = %s, want %s", name, got, want[0])
+		}
+		if got := source.Dir(name); source.Clean(got) != source.Clean(want[1]) {
+			t.Errorf("Dir(%s) = %s, want %s", name, got, want[1])
+		}
+	}
+}
+
+// Whose host a name is on must be read as the one who connects reads it.
+func TestHosts(t *testing.T) {
+	w := &source.Written{Names: []string{"https://U:P@Data.example:8443/train/{000..099}.tar", "@https://list", "s3://b/x", "/local", "https://h{1,2}.example/x"}}
+	for host, want := range map[string]bool{
+		"https://data.example:8443": true, "https://data.example": false, "http://data.example:8443": false,
+		"https://list": true, "https://h2.example": true, "https://h3.example": false, "https://evil": false, "https://u": false, "": false, "s3://b": true,
+	} {
+		if host != "" && w.Host(host) != want {
+			t.Errorf("%s: %v", host, !want)
+		}
+	}
+	for name, want := range map[string]string{
+		"https://a@b@c/d": "https://c", "https://a/b@c": "https://a", "https://a?@b/c": "https://a", "https://a#@b/": "https://b",
+		"file:///x": "", "/x": "", "x": "",
+	} {
+		if got := source.HostOf(name); got != want {
+			t.Errorf("HostOf(%s) = %s, want %s", name, got, want)
+		}
+	}
+	if (*source.Written)(nil).Host("https://data.example") {
+		t.Error("nothing was written")
+	}
+}

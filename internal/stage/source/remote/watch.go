@@ -1,0 +1,54 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+const (
+	quiet = 2 * time.Second  // nothing is said of a wait that is shorter
+	every = 10 * time.Second // between two lines about one wait
+)
+
+// Waiting says which host requests have waited for longest, since when and why; "": none
+// for so long that it is worth a line.
+func (n *Net) Waiting() string {
+	var worst Trouble
+	for _, t := range n.Troubles() {
+		if worst.Requests == 0 || t.Since.Before(worst.Since) {
+			worst = t
+		}
+	}
+	if worst.Requests == 0 || time.Since(worst.Since) < quiet {
+		return ""
+	}
+	have := "requests have"
+	if worst.Requests == 1 {
+		have = "request has"
+	}
+	return fmt.Sprintf("%s does not answer: %d %s waited for %s (%s)", worst.Host, worst.Requests, have, errs.InSeconds(time.Since(worst.Since).Round(time.Second)), worst.Last)
+}
+
+// Watch says until ctx ends what requests wait for, while they do.
+func (n *Net) Watch(ctx context.Context, say func(line string)) {
+	check := time.NewTicker(time.Second)
+	defer check.Stop()
+	var said time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-check.C:
+			if now.Sub(said) < every {
+				continue
+			}
+			if line := n.Waiting(); line != "" {
+				said = now
+				say(line)
+			}
+		}
+	}
+}

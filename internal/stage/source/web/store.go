@@ -1,0 +1,262 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
+)
+
+// store is the servers of all names, as a remote.Store.
+type store struct {
+	net    *remote.Net
+	access source.Access
+	login  *login
+	places places
+	ranged sync.Map // hosts that have answered with a range
+	noHead sync.Map // hosts that refuse HEAD
+}
+
+var (
+	_ remote.Store  = (*store)(nil)
+	_ remote.Header = (*store)(nil)
+)
+
+// Host is remote.Store's.
+func (s *store) Host(name string) string {
+	_, host, _ := strings.Cut(source.HostOf(name), "://")
+	return strings.Clone(host)
+}
+
+// Stat is remote.Store's. A server redirects the name of a folder to the same with a slash.
+func (s *store) Stat(ctx context.Context, name string) (source.Info, error) {
+	host := s.Host(name)
+	if _, no := s.noHead.Load(host); no {
+		return s.probe(ctx, name)
+	}
+	a, err := s.do(ctx, http.MethodHead, name, nil)
+	if err != nil {
+		return source.Info{}, err
+	}
+	defer a.done()
+	switch {
+	case a.folder:
+		return source.Info{Name: strings.TrimSuffix(strings.Clone(name), "/"), Dir: true}, nil
+	case a.StatusCode == http.StatusOK:
+		if err := encoded(name, a.Header); err != nil {
+			return source.Info{}, err
+		}
+		if a.ContentLength > 0 {
+			return source.Info{Name: strings.Clone(name), Size: a.ContentLength, Version: version(a.Header)}, nil
+		}
+		return s.probe(ctx, name) // no length, or 0 from a server that does not count for a HEAD
+	case a.StatusCode == http.StatusMethodNotAllowed, a.StatusCode == http.StatusNotImplemented, a.StatusCode == http.StatusForbidden:
+		st, err := s.probe(ctx, name) // a signature may be for GET alone
+		if err == nil {
+			s.noHead.Store(host, true)
+		}
+		return st, err
+	}
+	return source.Info{}, a.refused(name)
+}
+
+// probe is Stat by a request of the first byte.
+func (s *store) probe(ctx context.Context, name string) (source.Info, error) {
+	a, err := s.do(ctx, http.MethodGet, name, http.Header{"Range": {"bytes=0-0"}})
+	if err != nil {
+		return source.Info{}, err
+	}
+	defer a.done()
+	st := source.Info{Name: strings.Clone(name), Size: -1, Version: version(a.Header)}
+	switch {
+	case a.folder:
+		return source.Info{Name: strings.TrimSuffix(st.Name, "/"), Dir: true}, nil
+	case a.StatusCode == http.StatusPartialContent && encoded(name, a.Header) == nil:
+		if st.Size, err = remote.Part(a.Header, a.StatusCode, 0, 1); err != nil {
+			return source.Info{}, err
+		}
+		s.ranged.Store(s.Host(name), true)
+	case a.StatusCode == http.StatusRequestedRangeNotSatisfiable: // it has no first byte
+		if _, _, size, ok := remote.ContentRange(a.Header.Get("Content-Range")); !ok || size == 0 {
+			st.Size = 0
+		}
+	case a.StatusCode == http.StatusOK:
+		st.Size = a.ContentLength
+	case a.StatusCode == http.StatusPartialContent:
+	default:
+		return source.Info{}, a.refused(name)
+	}
+	if err := encoded(name, a.Header); err != nil {
+		return source.Info{}, err
+	}
+	if st.Size < 0 {
+		return source.Info{}, errs.New(errs.Unsupported, "the server does not say how long the file is").At(at(name)).
+			Try("a program that makes its answers, or a proxy, may send them so: have the server send the stored file, or download it and give its path")
+	}
+	return st, nil
+}
+
+// Read is remote.Store's.
+func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) (int, error) {
+	h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)}}
+	modified, since := strings.CutPrefix(obj.Version, byTime)
+	switch {
+	case since:
+		h.Set("If-Unmodified-Since", modified)
+	case obj.Version != "":
+		h.Set("If-Match", obj.Version)
+	}
+	a, err := s.do(ctx, http.MethodGet, obj.Name, h)
+	if err != nil {
+		return 0, err
+	}
+	defer a.done()
+	switch a.StatusCode {
+	case http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
+		return 0, remote.Changed(obj, "the server answered %d", a.StatusCode)
+	}
+	if err := s.part(a, obj.Name); err != nil {
+		return 0, err
+	}
+	size, err := remote.Part(a.Header, a.StatusCode, off, int64(len(p)))
+	if size >= 0 && err == nil && size != obj.Size {
+		return 0, remote.Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
+	}
+	if v := version(a.Header); obj.Version != "" && v != obj.Version && (v != "" || !since) {
+		return 0, remote.Changed(obj, "its version is %q, and was %q", v, obj.Version)
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := remote.Fill(ctx, obj.Name, a.Body, p)
+	if err != nil {
+		return n, err
+	}
+	if err := compare(a.Header, p, int64(len(p)) == obj.Size); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// part says whether an answer may be the part that was requested.
+func (s *store) part(a *answer, name string) error {
+	host := s.Host(name)
+	switch {
+	case a.folder:
+		return isFolder(name)
+	case a.StatusCode == http.StatusPartialContent:
+		if _, known := s.ranged.Load(host); !known {
+			s.ranged.Store(host, true)
+		}
+		return nil
+	case a.StatusCode == http.StatusOK:
+		if _, known := s.ranged.Load(host); known {
+			return nil // a fault of that answer: remote.Part says so
+		}
+		return errs.New(errs.Unsupported, "the server does not answer requests of ranges, so no sample could be read without all of its file").At(at(name)).
+			Try("download the files, and give their path; or use a server that does, such as nginx")
+	}
+	return a.refused(name)
+}
+
+// Head is remote.Header's.
+func (s *store) Head(ctx context.Context, name string, p []byte) (int, error) {
+	a, err := s.do(ctx, http.MethodGet, name, http.Header{"Range": {fmt.Sprintf("bytes=0-%d", len(p)-1)}})
+	if err != nil {
+		return 0, err
+	}
+	defer a.done()
+	switch {
+	case a.StatusCode == http.StatusRequestedRangeNotSatisfiable, a.StatusCode == http.StatusOK && a.ContentLength == 0 && !a.folder:
+		return 0, nil // it is empty
+	}
+	if err := s.part(a, name); err != nil {
+		return 0, err
+	}
+	n := int64(len(p))
+	if _, last, size, ok := remote.ContentRange(a.Header.Get("Content-Range")); ok && (last == size-1 || size < 0) {
+		n = min(n, last+1)
+	}
+	if _, err := remote.Part(a.Header, a.StatusCode, 0, n); err != nil {
+		return 0, err
+	}
+	return remote.Fill(ctx, name, a.Body, p[:n])
+}
+
+// Page is remote.Store's: the index page of a folder has all of it.
+func (s *store) Page(ctx context.Context, dir string, _ bool, _ string) (remote.Page, error) {
+	if strings.Contains(dir, "?") {
+		return remote.Page{}, errs.New(errs.Unsupported, "a URL with a query is that of one file, and cannot be listed").At(at(dir)).
+			Try("name the files in a list: @https://HOST/LIST.txt, one URL in each line")
+	}
+	a, err := s.do(ctx, http.MethodGet, dir+"/", nil)
+	if err != nil {
+		return remote.Page{}, err
+	}
+	defer a.done()
+	if a.StatusCode != http.StatusOK {
+		return remote.Page{}, noIndex(a.refused(dir))
+	}
+	if err := encoded(dir, a.Header); err != nil {
+		return remote.Page{}, err
+	}
+	names, ended, err := readIndex(a.Header.Get("Content-Type"), a.url, a.Body)
+	if err == nil && !ended {
+		err = errNoEnd
+	}
+	if err := a.unlisted(ctx, dir, err); err != nil {
+		return remote.Page{}, err
+	}
+	page := remote.Page{Folder: true, Entries: make([]source.Info, len(names))}
+	for i, n := range names {
+		page.Entries[i] = source.Info{Name: strings.Clone(dir) + "/" + strings.TrimSuffix(n, "/"), Dir: strings.HasSuffix(n, "/")}
+	}
+	return page, nil
+}
+
+// noIndex says what else to try where a folder is not listed.
+func noIndex(err error) error {
+	if e := errs.From(err); errs.CodeOf(err) == errs.Denied {
+		more := *e
+		more.What += ": it may not list this folder"
+		more.Hint = "name the files with braces ({000..099}) or in a list (@https://HOST/LIST.txt); if it lists folders for users it knows, " + e.Hint
+		return &more
+	}
+	return err
+}
+
+func isFolder(name string) error {
+	return errs.New(errs.Unreadable, "this is a folder, and not a file that can be read").At(at(name)).
+		Try("give the name of a file in it")
+}
+
+// encoded is the error of an answer that is not the file but a compressed form of it, whose
+// bytes are at other places.
+func encoded(name string, h http.Header) error {
+	e := h.Get("Content-Encoding")
+	if e == "" || e == "identity" {
+		return nil
+	}
+	return errs.New(errs.Unsupported, "the server sends this file encoded (Content-Encoding: %s), which was not requested", errs.Name(e)).At(at(name)).
+		Try("have it send the file as it is stored: without Content-Encoding, and without compression by the server or a proxy")
+}
+
+// byTime begins versions that are times: ETags begin with a quotation mark.
+const byTime = "modified "
+
+// version is what tells contents of one name apart: a strong ETag, or when it was last
+// modified. A weak ETag may stay when bytes change.
+func version(h http.Header) string {
+	if e := h.Get("ETag"); len(e) > 2 && len(e) <= 1024 && e[0] == '"' && e[len(e)-1] == '"' {
+		return e
+	}
+	if m := h.Get("Last-Modified"); m != "" && len(m) <= 64 {
+		return byTime + m
+	}
+	return ""
+}
