@@ -145,7 +145,7 @@ func (a *account) who() token {
 }
 
 // renewed looks for a token again after one was refused, and says whether there is
-// another now: `hf auth login` may have been run since.
+// another now: it may have been written into the file since.
 func (a *account) renewed(s *store, refused token) bool {
 	t, err := s.findToken()
 	a.mu.Lock()
@@ -183,7 +183,12 @@ func (s *store) get(ctx context.Context, name, path string, query url.Values, he
 			return nil, nil, err
 		}
 		if resp.StatusCode == http.StatusUnauthorized && invalid(resp.Header) {
-			return nil, nil, s.badToken(name, who, resp)
+			if hops == mostHops || auth == "" || !a.renewed(s, who) {
+				return nil, nil, s.badToken(name, who, resp)
+			}
+			drain(resp)
+			who = a.who()
+			continue
 		}
 		to, ok := location(u, resp)
 		if !ok || to.Scheme != a.endpoint.Scheme || to.Host != a.endpoint.Host {

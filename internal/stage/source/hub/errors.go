@@ -71,15 +71,10 @@ type gone struct{ said }
 // Is makes it the end of a search for names that are like it: none is stored there.
 func (gone) Is(target error) bool { return target == source.ErrNoStore }
 
-// badToken is what the Hub's not knowing a token means.
+// badToken is the error of a token that the Hub does not know.
 func (s *store) badToken(name string, who token, resp *http.Response) error {
-	why := read(resp)
-	denied := errs.New(errs.Denied, "the Hub does not know the token of %s", errs.Plain(who.from)).At(at(name)).Because(why).
+	return errs.New(errs.Denied, "the Hub does not know the token of %s", errs.Plain(who.from)).At(at(name)).Because(read(resp)).
 		Try("get another at %s, or run `hf auth login`; for public data, set dataset.storage.anonymous", s.page("settings/tokens"))
-	if who.value == "" || !s.account.renewed(s, who) {
-		return denied
-	}
-	return &remote.Fault{Kind: remote.Expired, Status: resp.StatusCode, What: "the token was not accepted", Cause: why, Final: denied}
 }
 
 // page is the address of a page of the Hub, for people.

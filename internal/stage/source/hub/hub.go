@@ -168,7 +168,7 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 			objects = append(objects, e.info(name))
 		}
 	}
-	return remote.Page{Entries: remote.Entries(objects, folders)}, nil
+	return remote.Page{Entries: remote.Entries(objects, folders), Folder: !l.missing}, nil
 }
 
 func cutLast(path string) (dir, base string) {

@@ -3,6 +3,7 @@ package hub_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"iter"
 	"net/http"
@@ -293,7 +294,7 @@ func TestAnIndexOutlivesACommit(t *testing.T) {
 	if again, d, _ := index(); again != path || d != digest {
 		t.Errorf("another index: %s, and before %s", again, path)
 	}
-	if seen := s.Seen(); hubserver.Count(seen, "storage") != 0 {
+	if seen := s.Seen(); hubserver.Count(seen, "storage") > 1 { // one is read to see what it is
 		t.Errorf("an index that is there was built by %+v", seen)
 	}
 	s.Commit("o/n", "main", map[string][]byte{"data/train-00001-of-00002.parquet": nil})
@@ -327,6 +328,9 @@ func TestRequests(t *testing.T) {
 			t.Logf("%s: %d of the API, %d of resolve, %d of the storage", path, api, resolved, hubserver.Count(seen, "storage"))
 			if files != 100 || api > 4 || resolved > 102 || !first && resolved > 3 {
 				t.Errorf("%s: %d files, %d requests of the API, %d of resolve", path, files, api, resolved)
+				for _, r := range seen[:10] {
+					t.Logf("%+v", r)
+				}
 			}
 		}
 	}
@@ -370,15 +374,13 @@ func TestSignaturesEnd(t *testing.T) {
 	s.Life = time.Second
 	s.Commit("o/n", "main", files("x.bin", "data"))
 	src := open(t, source.Access{})
-	refused := 0
-	s.Spoil = func(w http.ResponseWriter, r *http.Request) bool { return false }
-	obj := stat(t, src, "hf://datasets/o/n/x.bin")
+		obj := stat(t, src, "hf://datasets/o/n/x.bin")
 	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		stagetest.Must(t, src.ReadAt(t.Context(), obj, make([]byte, 4), 0))
 	}
 	seen := s.Seen()
-	if n := hubserver.Count(seen, "resolve"); n < 2 || n > 4 || refused > 0 {
-		t.Errorf("asked %d times where the file is, for one second each; %d refused", n, refused)
+	if n := hubserver.Count(seen, "resolve"); n < 2 || n > 4 {
+		t.Errorf("asked %d times where the file is, for one second each", n)
 	}
 	// For good: an error that says so, and no loop.
 	s.Spoil = func(w http.ResponseWriter, r *http.Request) bool {
@@ -438,7 +440,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		"other bytes":     {storage(part(0, n-1, n, strings.ToUpper(data))), errs.Unreachable, "do not have the hash"},
 		"another range":   {storage(part(1, n, n+1, data)), errs.Unreachable, "were requested"},
 		"another size":    {storage(part(0, n-1, n+1, data)), errs.Changed, "40 bytes"},
-		"too short":       {storage(part(0, n-1, n, data[:9])), errs.Unreachable, "ended before"},
+		"too short":       {storage(part(0, n-1, n, data[:9])), errs.Unreachable, "9 bytes"},
 		"all of it":       {storage(func(w http.ResponseWriter) { _, _ = w.Write([]byte(data)) }), errs.Unsupported, "does not answer requests of ranges"},
 		"encoded": {storage(func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
@@ -447,7 +449,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		"shorter":      {storage(func(w http.ResponseWriter) { w.WriteHeader(http.StatusRequestedRangeNotSatisfiable) }), errs.Changed, "shorter"},
 		"out of order": {storage(func(w http.ResponseWriter) { w.WriteHeader(500) }), errs.Unreachable, "answered 500"},
 		"another file": {resolve("X-Linked-Etag", `"`+strings.Repeat("a", 64)+`"`, "Location", "http://127.0.0.1:1/x"), errs.Changed, "its hash is aaaa"},
-		"a longer file": {resolve("X-Linked-Size", "1000", "X-Linked-Etag", `"44ec0b57fce5f3f7aa4fdd3bdb3dd8da7fbba0cffa6c2f8eb3d8f8a5b4e6ba65"`), errs.Changed, ""},
+		"a longer file":  {resolve("X-Linked-Size", "1000", "X-Linked-Etag", fmt.Sprintf("%x", sha256.Sum256([]byte(data))), "Location", "http://127.0.0.1:1/x"), errs.Changed, "1000 bytes"},
 		"another commit": {resolve("X-Repo-Commit", strings.Repeat("b", 40), "Location", "http://127.0.0.1:1/x"), errs.Unreachable, "of the commit bbbb"},
 		"machine keys": {func(w http.ResponseWriter, r *http.Request) bool {
 			if strings.HasPrefix(r.URL.Path, "/xet-bridge/") {
@@ -484,34 +486,39 @@ func TestTrouble(t *testing.T) {
 	s := serve(t)
 	s.Page = 1
 	s.Commit("o/n", "main", files("a/x.bin", "data", "a/y.txt", "text"))
-	troubles := []func(w http.ResponseWriter){
-		func(w http.ResponseWriter) { w.Header().Set("Retry-After", "0"); w.WriteHeader(429) },
-		func(w http.ResponseWriter) { w.Header().Set("RateLimit", `"api";r=0;t=0`); w.WriteHeader(429) },
-		func(w http.ResponseWriter) { w.WriteHeader(503) },
-		func(w http.ResponseWriter) { w.WriteHeader(502) },
-		func(w http.ResponseWriter) { _, _ = w.Write([]byte(`[{"type": "fi`)) },
-	}
 	var mu sync.Mutex
-	met := map[string]int{}
+	troubles := map[string]func(w http.ResponseWriter){
+		"info":    func(w http.ResponseWriter) { w.Header().Set("Retry-After", "0"); w.WriteHeader(429) },
+		"tree":    func(w http.ResponseWriter) { _, _ = w.Write([]byte(`[{"type": "fi`)) },
+		"cursor":  func(w http.ResponseWriter) { w.WriteHeader(500) },
+		"resolve": func(w http.ResponseWriter) { w.WriteHeader(502) },
+		"storage": func(w http.ResponseWriter) { w.WriteHeader(503) },
+	}
 	s.Spoil = func(w http.ResponseWriter, r *http.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
-		kind := strings.Split(r.URL.Path, "/")[1] + r.URL.Query().Get("cursor")
-		if met[kind]++; met[kind] > len(troubles) {
+		kind := "info"
+		for part, k := range map[string]string{"/tree/": "tree", "/resolve/": "resolve", "/xet-bridge/": "storage"} {
+			if strings.Contains(r.URL.Path, part) {
+				kind = k
+			}
+		}
+		if r.URL.Query().Has("cursor") {
+			kind = "cursor"
+		}
+		if troubles[kind] == nil {
 			return false
 		}
-		if trouble := troubles[met[kind]-1]; kind != "xet-bridge" && kind != "datasets" || met[kind] < 5 {
-			trouble(w)
-			return true
-		}
-		return false
+		troubles[kind](w)
+		delete(troubles, kind)
+		return true
 	}
 	src := open(t, source.Access{Deadline: time.Minute})
 	if x, y := read(t, src, "hf://datasets/o/n/a/x.bin"), read(t, src, "hf://datasets/o/n/a/y.txt"); x != "data" || y != "text" {
 		t.Errorf("%q, %q", x, y)
 	}
-	if len(met) < 4 {
-		t.Errorf("met only %v", met)
+	if len(troubles) > 0 {
+		t.Errorf("%d troubles were not met", len(troubles))
 	}
 	s.Spoil = func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("RateLimit", `"resolvers";r=0;t=250`)
@@ -530,7 +537,7 @@ func TestListingsAreChecked(t *testing.T) {
 	for name, c := range map[string]struct{ page, link, says string }{
 		"outside":          {page: `[{"type": "file", "path": "b/x", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
 		"deeper":           {page: `[{"type": "file", "path": "a/b/x", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
-		"dots":             {page: `[{"type": "file", "path": "a/..", "size": 1, ` + hash + `}]`, says: ".."},
+		"dots":             {page: `[{"type": "file", "path": "a/..", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
 		"negative":         {page: `[{"type": "file", "path": "a/x", "size": -1, ` + hash + `}]`, says: "a/x"},
 		"no hash":          {page: `[{"type": "file", "path": "a/x", "size": 1, "oid": "W/1"}]`, says: "its hash is W/1"},
 		"twice, and other": {page: `[{"type": "file", "path": "a/x", "size": 1, ` + hash + `}, {"type": "file", "path": "a/x", "size": 2, ` + hash + `}]`, says: "twice"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	slashpath "path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -78,6 +79,7 @@ type listing struct {
 	pages   int    // that are there
 	cursor  string // of the next page
 	entries []entry
+	missing bool // there is no such folder, which is as good to know
 	done    bool // all pages are there, and entries are in byte order of paths; never unset
 }
 
@@ -107,6 +109,10 @@ func (r *repo) listing(of folder) *listing {
 func (r *repo) known(path string) (e entry, there, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.lookUp(path)
+}
+
+func (r *repo) lookUp(path string) (e entry, there, known bool) {
 	parent, _ := cutLast(path)
 	if l := r.listings[folder{parent, false}]; l != nil && l.done {
 		e, there = l.find(path)
@@ -118,9 +124,14 @@ func (r *repo) known(path string) (e entry, there, known bool) {
 			return e, there, true
 		}
 		if dir == "" {
-			return entry{}, false, false
+			break
 		}
 	}
+	if parent == "" {
+		return entry{}, false, false
+	}
+	dir, there, known := r.lookUp(parent) // what is not there, or no folder, has nothing in it
+	return entry{}, false, known && !(there && dir.dir)
 }
 
 // find looks a path up in a listing that is done.
@@ -173,7 +184,7 @@ func (l *listing) more(ctx context.Context, s *store, r *repo, name string) erro
 	cursor := ""
 	switch {
 	case errs.CodeOf(err) == errs.NotFound && err != nil && l.pages == 0:
-		// There is no such folder, which is as good to know.
+		l.missing = true
 	case err != nil:
 		return err
 	default:
@@ -210,7 +221,7 @@ func (l *listing) entriesOf(page []file) ([]entry, error) {
 		if f.Path == l.of.path && f.Type == "file" {
 			continue // the folder is a file, and listed as its own contents
 		}
-		if !below || rest == "" || !l.of.flat && strings.Contains(rest, "/") {
+		if !below || rest == "" || slashpath.Clean("/"+f.Path) != "/"+f.Path || !l.of.flat && strings.Contains(rest, "/") {
 			return nil, &remote.Fault{Kind: remote.Broken, What: "the listing is not one of this folder: it has " + errs.Name(f.Path)}
 		}
 		e := entry{path: f.Path, dir: f.Type == "directory", size: f.Size, version: f.OID}
