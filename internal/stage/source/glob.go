@@ -1,6 +1,7 @@
 package source
 
 import (
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -211,7 +212,7 @@ func (x expander) entries(dir string) ([]Info, error) {
 		return nil, err
 	}
 	all, err := Names(x.ctx, x.src, dir)
-	if errs.CodeOf(err) == errs.NotFound {
+	if errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore) {
 		return nil, nil
 	}
 	return all, err

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
-	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/formats"
 	"github.com/stoker-data/stoker/internal/stagetest/servers"

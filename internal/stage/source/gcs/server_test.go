@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/stage/source"
-	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/formats"
 	"github.com/stoker-data/stoker/internal/stagetest/servers"
