@@ -10,6 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
@@ -76,6 +77,9 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	return r, err
 }
 
+// toWrite is the folder that a packing is written to.
+func toWrite(dst string) (string, error) { return source.ToWrite(dst, "a packing") }
+
 // open opens the source.
 func open(ctx context.Context, c Config) (*packer, func(), error) {
 	if err := c.Options.settle(); err != nil {
@@ -88,6 +92,10 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 		return nil, nil, errs.New(errs.Config, "tasks cannot overwrite: each would remove what the others made").Try("remove the folder before the tasks begin")
 	}
 	c.Dataset = c.Dataset.Hidden()
+	var err error
+	if c.Dst, err = toWrite(c.Dst); err != nil {
+		return nil, nil, err
+	}
 	if err := c.apart(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -203,6 +211,9 @@ func (d *dst) keep(p *plan) error {
 // Finished is the number of finished shards of a packing in progress, and of all
 // its shards; 0 if there is none.
 func Finished(dir string) (done, all int, err error) {
+	if dir, err = toWrite(dir); err != nil {
+		return 0, 0, err
+	}
 	d := openDst(dir)
 	m, p, err := d.state()
 	switch {
@@ -235,6 +246,10 @@ func Finished(dir string) (done, all int, err error) {
 // Finish ends a packing whose shards were made by tasks: it checks that all exist
 // and writes the manifest. It needs no source.
 func Finish(dir string) (*Report, error) {
+	dir, err := toWrite(dir)
+	if err != nil {
+		return nil, err
+	}
 	d := openDst(dir)
 	m, p, err := d.state()
 	switch {
