@@ -135,7 +135,7 @@ type found struct {
 }
 
 // firstLooks is how many files with one ending are matched against the formats before
-// the ending is taken to belong to none.
+// the ending is taken to belong to none. Where each look is a request, no more are looked at.
 const firstLooks = 16
 
 // sharded matches the part of a name that distinguishes the shards of a dataset: after
@@ -208,8 +208,18 @@ func (f finder) filesIn(dir string, kinds []Format) (out []found, err error) {
 	kind := make([]int, len(all))
 	for _, same := range of {
 		count, most := make([]int, len(kinds)), -1
+		_, waits := source.LinkOf(f.src, dir)
+		if waits { // the Browser remembers what was looked at
+			some := same[:min(len(same), firstLooks)]
+			if err := source.Each(f.ctx, firstLooks, len(some), func(i int) error {
+				_, _ = f.headOf(all[some[i]])
+				return nil
+			}); err != nil {
+				return nil, err
+			}
+		}
 		for i, at := range same {
-			if kind[at] = -1; i < firstLooks || most >= 0 {
+			if kind[at] = -1; i < firstLooks || most >= 0 && !waits {
 				head, _ := f.headOf(all[at]) // anything but a file is matched by name; its format refuses it
 				kind[at] = kindOf(kinds, all[at], head)
 			}

@@ -92,6 +92,14 @@ func Believed(src Source) bool {
 	return ok && b.Believe
 }
 
+// Direct is src for reads that are few and far apart, and not the beginning of more.
+func Direct(src Source) Source {
+	if b, ok := src.(*Browser); ok {
+		return b.src
+	}
+	return src
+}
+
 // End forgets everything, and ends what is being read ahead.
 func (b *Browser) End() {
 	if b.ended.Swap(true) {
