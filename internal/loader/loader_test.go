@@ -100,8 +100,8 @@ func TestEverySampleOnce(t *testing.T) {
 	}
 }
 
-// What must not matter: lanes, prefetch, memory, and the way ranks are put
-// together.
+// What must not matter: lanes, prefetch, memory, how far the storage is and how far ahead of
+// the batches it is read, and the way ranks are put together.
 func TestSettingsThatMustNotMatter(t *testing.T) {
 	root := photos(t, 61)
 	s := ground(t)
@@ -120,6 +120,15 @@ func TestSettingsThatMustNotMatter(t *testing.T) {
 	small.Deliver.Memory = 64 << 10
 	if got := digest(walk(t, open(t, s, small), 1, 0, 0)); got != want {
 		t.Error("with little memory: another digest")
+	}
+
+	for _, opt := range []Options{
+		{Wrap: overLink}, {Wrap: overLink, Ahead: -1}, {Wrap: overLink, Ahead: 1}, {Wrap: overLink, Ahead: 10_000, Connections: 1}, {Wrap: slowly}, {Connections: 2},
+	} {
+		l := open(t, s, base, opt)
+		if got := append(walk(t, l, 0, 0, 0), walk(t, l, 1, 0, 0)...); digest(got[len(got)/2:]) != want {
+			t.Errorf("ahead %d, %d connections, wrapped %v: another digest", opt.Ahead, opt.Connections, opt.Wrap != nil)
+		}
 	}
 
 	byID := map[int64]string{}
@@ -406,7 +415,7 @@ func TestBadSpecsAreToldAtOnce(t *testing.T) {
 		"too little memory": {func(s *Spec) { s.Deliver.Memory = 100 }, errs.Memory, []string{"two must fit"}},
 		"bad transform":     {func(s *Spec) { s.Fields[0].Transform = ops(t, `[{"op":"RandomResizedCorp","size":3}]`) }, errs.Config, []string{"RandomResizedCrop"}},
 		"no shards":         {func(s *Spec) { s.Dataset.Path = Paths{root + "/{000..002}.tar"} }, errs.NotFound, []string{"000.tar"}},
-		"elsewhere":         {func(s *Spec) { s.Dataset.Path = Paths{"s3://bucket/{000..009}.tar"} }, errs.Config, []string{"local files"}},
+		"elsewhere":         {func(s *Spec) { s.Dataset.Path = Paths{"tape://bucket/{000..009}.tar"} }, errs.Config, []string{"local files"}},
 		"no such keys":      {func(s *Spec) { s.Dataset.Samples = 5 }, errs.Config, []string{"dataset.samples"}},
 		"not a dataset":     {func(s *Spec) { s.Dataset.Path = Paths{"loader.go"} }, errs.Config, []string{"format"}},
 	} {
@@ -484,7 +493,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	before := 0
 	for i := range 200 {
-		l, err := Open(context.Background(), s, imageSpec(root), Options{})
+		l, err := Open(context.Background(), s, imageSpec(root), Options{Wrap: []func(source.Source) source.Source{nil, overLink}[i%2]})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -129,6 +129,7 @@ func waysOf(s Scheme, places []Place) (ways []*opened, err error) {
 	of := map[string]*opened{} // by bucket
 	for _, p := range places {
 		for _, name := range p.Names {
+			name = strings.TrimPrefix(name, "@") // of a list
 			if SchemeOf(name) != s.Name || s.Name == "file" {
 				continue
 			}
@@ -136,8 +137,10 @@ func waysOf(s Scheme, places []Place) (ways []*opened, err error) {
 			if at < 0 {
 				at = len(ways)
 				ways = append(ways, &opened{Scheme: s, access: p.Access})
+				ways[at].access.Written = &Written{}
 			}
 			way := ways[at]
+			way.access.Written.Names = append(way.access.Written.Names, name)
 			for _, bucket := range s.buckets(name) {
 				if of[bucket] == nil {
 					of[bucket] = way

@@ -116,13 +116,13 @@ func Abs(name string) (string, error) {
 func Inside(name string) bool { return filepath.IsLocal(name) }
 
 // ToWrite is the local path of a file or folder that is to be written, called what;
-// elsewhere nothing is written. Errors: unsupported.
+// elsewhere nothing is written. Errors: config.
 func ToWrite(name, what string) (string, error) {
 	name = Bare(name)
 	scheme := SchemeOf(name)
 	if scheme == "" {
 		return name, nil
 	}
-	return "", errs.New(errs.Unsupported, "%s cannot be written to %s://: stoker reads stores, and does not write to them yet", what, scheme).At(where(Shown(name), -1)).
-		Try("write to a local folder, and upload that with the store's own tool")
+	return "", errs.New(errs.Config, "%s cannot be written to %s://: stoker reads stores, and does not write to them yet", what, scheme).At(where(Shown(name), -1)).
+		Try("write to a folder of this machine, and upload it, for example with rclone copy")
 }

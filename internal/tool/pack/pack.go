@@ -78,10 +78,14 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 }
 
 // toWrite is the folder that a packing is written to.
-func toWrite(dst string) (string, error) { return source.ToWrite(dst, "a packing") }
+func toWrite(dst string) (string, error) { return source.ToWrite(dst, "shards") }
 
 // open opens the source.
 func open(ctx context.Context, c Config) (*packer, func(), error) {
+	var err error
+	if c.Dst, err = toWrite(c.Dst); err != nil {
+		return nil, nil, err
+	}
 	if err := c.Options.settle(); err != nil {
 		return nil, nil, err
 	}
@@ -92,10 +96,6 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 		return nil, nil, errs.New(errs.Config, "tasks cannot overwrite: each would remove what the others made").Try("remove the folder before the tasks begin")
 	}
 	c.Dataset = c.Dataset.Hidden()
-	var err error
-	if c.Dst, err = toWrite(c.Dst); err != nil {
-		return nil, nil, err
-	}
 	if err := c.apart(ctx); err != nil {
 		return nil, nil, err
 	}
