@@ -157,7 +157,7 @@ func (f finder) find(d spec.Dataset) (*Format, []string, error) {
 	if d.Manifest != "" && (d.Format == "" || d.Format == "auto") {
 		d.Format = all[slices.IndexFunc(all, func(f Format) bool { return slices.Contains(f.Keys, "manifest") })].Name
 	}
-	paths, err := source.ExpandFrom(f.ctx, f.src, d.Paths(), source.Origins(d.Origins).Has)
+	paths, err := source.ExpandFrom(f.ctx, f.src, d.Paths(), d.Elsewhere)
 	if err != nil {
 		return nil, nil, err
 	}

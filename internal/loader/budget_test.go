@@ -41,8 +41,12 @@ func TestAnyBudgetForReadingAhead(t *testing.T) {
 				}
 				var want []string
 				for _, opt := range []Options{
-					{ReadAhead: 1 << 30}, {ReadAhead: 5000}, {ReadAhead: 1},
-					{ReadAhead: 1, Ahead: 1, Wrap: overLink}, {ReadAhead: 5000, Ahead: 20_000, Wrap: overLink}, {Wrap: overLink},
+					{ReadAhead: 1 << 30},
+					{ReadAhead: 5000},
+					{ReadAhead: 1},
+					{ReadAhead: 1, Ahead: 1, Wrap: overLink},
+					{ReadAhead: 5000, Ahead: 20_000, Wrap: overLink},
+					{Wrap: overLink},
 				} {
 					l := open(t, s, spec, opt)
 					var got []string

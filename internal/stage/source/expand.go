@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,7 +153,7 @@ func (x expander) says(name string, err error) (bool, error) {
 		return true, nil
 	case x.ctx.Err() != nil:
 		return false, x.ctx.Err()
-	case errs.CodeOf(err) == errs.NotFound:
+	case errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore):
 		return false, nil
 	case errs.CodeOf(err) == errs.Unreadable:
 		return !strings.ContainsAny(name, "{*?["), nil

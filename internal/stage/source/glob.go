@@ -1,6 +1,7 @@
 package source
 
 import (
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -76,7 +77,7 @@ func (x expander) flat(dir, rest string) (next []string, err error) {
 	var before []string
 	for it, err := range all {
 		switch {
-		case errs.CodeOf(err) == errs.NotFound && err != nil:
+		case errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore):
 			return next, nil
 		case err != nil:
 			return nil, err
@@ -211,7 +212,7 @@ func (x expander) entries(dir string) ([]Info, error) {
 		return nil, err
 	}
 	all, err := Names(x.ctx, x.src, dir)
-	if errs.CodeOf(err) == errs.NotFound {
+	if errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore) {
 		return nil, nil
 	}
 	return all, err

@@ -42,6 +42,14 @@ func ExpandFrom(ctx context.Context, src Source, patterns []string, elsewhere fu
 	return expand(ctx, src, all)
 }
 
+// OfList is the name of the list that a path stands for, and any other path as it is.
+func OfList(path string) string {
+	if list, is := strings.CutPrefix(path, "@"); is && SchemeOf(list) != "" {
+		return list
+	}
+	return path
+}
+
 // readList is what a list names: URLs, absolute paths in a local list, or names relative
 // to the folder of the list, which may have braces and patterns. Empty lines and those that
 // begin with "#" are left out.
@@ -82,7 +90,7 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 			return nil, errs.From(err).At(where(list, -1))
 		}
 		for _, name := range names {
-			if host := HostOf(name); !strings.EqualFold(host, HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
+			if host := HostOf(name); !sameHost(host, HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
 				if host == "" {
 					host = "files of this machine"
 				}

@@ -151,7 +151,7 @@ func (c Config) files(ctx context.Context, damage *errs.Error) []string {
 		return nil
 	}
 	defer src.Close()
-	paths, err := source.ExpandFrom(ctx, src, d.Path, source.Origins(d.Origins).Has)
+	paths, err := source.ExpandFrom(ctx, src, d.Path, d.Elsewhere)
 	if err != nil {
 		return nil
 	}
