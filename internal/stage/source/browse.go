@@ -22,6 +22,10 @@ import (
 // Names of local files are passed on as they are: their source costs less than this
 // does. After End, every call is.
 type Browser struct {
+	// Believe says that an index is taken as true: nobody asks whether what it describes is
+	// still what is stored. A read of an object that changed finds it.
+	Believe bool
+
 	src   Source
 	tell  func(names int64) // of names that were listed; may be nil
 	ended atomic.Bool
@@ -80,6 +84,20 @@ func NewBrowser(ctx context.Context, src Source, tell func(names int64)) *Browse
 		src: src, tell: tell, ahead: newAhead(ctx, src),
 		heads: map[string][]byte{}, looked: map[string]look{}, folders: map[string]*folder{}, named: map[string][]Info{}, room: mostNames,
 	}
+}
+
+// Believed says whether an index of what is in src is taken as true.
+func Believed(src Source) bool {
+	b, ok := src.(*Browser)
+	return ok && b.Believe
+}
+
+// Direct is src for reads that are few and far apart, and not the beginning of more.
+func Direct(src Source) Source {
+	if b, ok := src.(*Browser); ok {
+		return b.src
+	}
+	return src
 }
 
 // End forgets everything, and ends what is being read ahead.

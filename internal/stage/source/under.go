@@ -35,7 +35,7 @@ func placeOf(name string) (host, below string) {
 		return host, "/"
 	}
 	below = rest[strings.IndexByte(rest, '/'):]
-	if decoded, err := url.PathUnescape(below); err == nil && (strings.HasPrefix(host, "http://") || strings.HasPrefix(host, "https://")) {
+	if decoded, err := url.PathUnescape(below); err == nil { // as some servers do
 		below = decoded
 	}
 	return host, path.Clean(below)
