@@ -172,13 +172,15 @@ func (st *store) reach() reach {
 	return reach{linked: true, gap: l.Gap, length: min(max(l.Part, gapBytes), 4*chunkBytes)}
 }
 
-// most is how many readers the store may have now.
+// most is how many readers the store may have now. Over a link it is somewhat more than that is
+// worth: the source lets the others wait, and so sees that more requests could be had.
 func (st *store) most() int {
 	l := st.link.Load()
 	if l == nil {
 		return st.crowd.size
 	}
 	n := max(l.Conns, 1)
+	n += n/4 + 2
 	if c := st.f.opt.Connections; c > 0 {
 		n = min(n, c)
 	}
