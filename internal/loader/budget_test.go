@@ -44,8 +44,12 @@ func TestAnyBudgetForReadingAhead(t *testing.T) {
 					Options
 					ahead Bytes
 				}{
-					{Options{ReadAhead: 1 << 30}, 0}, {Options{ReadAhead: 5000}, 0}, {Options{ReadAhead: 1}, 0},
-					{Options{ReadAhead: 1, Wrap: overLink}, 1}, {Options{ReadAhead: 5000, Wrap: overLink}, 20_000}, {Options{Wrap: overLink}, 0},
+					{Options{ReadAhead: 1 << 30}, 0},
+					{Options{ReadAhead: 5000}, 0},
+					{Options{ReadAhead: 1}, 0},
+					{Options{ReadAhead: 1, Wrap: overLink}, 1},
+					{Options{ReadAhead: 5000, Wrap: overLink}, 20_000},
+					{Options{Wrap: overLink}, 0},
 				} {
 					spec.Fetch.Ahead = c.ahead
 					l := open(t, s, spec, c.Options)

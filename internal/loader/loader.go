@@ -446,7 +446,7 @@ func (l *Loader) Fields() []dataset.Column { return l.data.Columns() }
 // Stats returns the loader's statistics at this moment.
 func (l *Loader) Stats() stats.Snapshot {
 	s := l.shared
-	out := l.stats.Snapshot()
+	out, ahead := l.stats.Snapshot(), l.fetch.Ahead()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out.Ready = 0
@@ -460,5 +460,8 @@ func (l *Loader) Stats() stats.Snapshot {
 	out.Slots, out.Leased, out.Memory, out.Lanes = l.slots.count, l.slots.leased, l.slots.bytes, l.lanes
 	out.Samples, out.Cache = l.samples.Load(), l.filler.Cache()
 	out.Loader, out.Open = l.id, !l.closed
+	if ahead.Planned > 0 {
+		out.Ahead = &ahead
+	}
 	return out
 }

@@ -375,7 +375,8 @@ func TestNoOrderOfExtentsWaitsForItself(t *testing.T) {
 func (r *rig) quiet(t interface {
 	Helper()
 	Fatalf(string, ...any)
-}) {
+},
+) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); r.pool.Out() != 0 || r.bytes.Used() != 0 || r.Ahead().Bytes != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
