@@ -189,7 +189,7 @@ func TestAPlannedReadFails(t *testing.T) {
 // Chunks that requests wait for are read before those that only plans want.
 func TestRequestsComeBeforePlans(t *testing.T) {
 	r, p := linked(t, 1<<30, 1<<30)
-	const readers = 4 + 4/4 + 2 // of a link worth 4 requests
+	const readers = 7 // of a link worth 4 requests: some more
 	gate := make(chan struct{})
 	r.disk.gate = gate
 	r.disk.began.Store(0)

@@ -195,6 +195,12 @@ func (st *store) staff(n int) {
 	for range min(n, st.idle) {
 		st.wake.Signal()
 	}
+	st.hire(n)
+}
+
+// hire starts readers for n more chunks, as far as those that are idle do not suffice.
+// Fetcher.mu is held.
+func (st *store) hire(n int) {
 	for waiting := len(st.queue) - st.head + len(st.planned); st.readers < st.most() && waiting > st.idle && n > 0; n-- {
 		st.readers++
 		waiting--
