@@ -220,7 +220,7 @@ func TestDataInsideAFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beside := []string{"README.md", ".gitattributes", "LICENSE", "dataset_infos.json", ".cache/x"}
+	beside := []string{"README.md", ".gitattributes", "LICENSE", "dataset_infos.json"}
 	for name, c := range map[string]struct {
 		files  []string
 		format string // "": an error
@@ -228,7 +228,7 @@ func TestDataInsideAFolder(t *testing.T) {
 	}{
 		"data":               {[]string{"data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet"}, "parquet", ""},
 		"data and more":      {[]string{"data/a.parquet", "notes/b.txt"}, "parquet", ""},
-		"another name":       {[]string{"en/a.parquet"}, "parquet", ""},
+		"another name":       {[]string{"en/a.parquet", ".cache/x"}, "parquet", ""},
 		"two":                {[]string{"en/a.parquet", "fr/a.parquet"}, "", "there is no image below"},
 		"shards on top":      {[]string{"a.parquet"}, "parquet", ""},
 		"and in it":          {[]string{"a.parquet", "data/a.parquet"}, "", "there is no image below"},

@@ -37,7 +37,7 @@ func (s said) Error() string {
 }
 
 // read reads an answer that is an error, all of it, so that the connection can be used
-// again. A body that is no JSON is a page for a browser, or of a proxy: it stays there.
+// again. A body that is not JSON is a page for a browser, or of a proxy: it stays there.
 func read(resp *http.Response) said {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // the status alone says enough

@@ -283,7 +283,7 @@ func (s *store) refusedThere(obj source.Info, resp *http.Response) error {
 }
 
 // hasRanges notes that a host has answered with a range, and says whether it ever has: a
-// server without ranges is no fault that passes.
+// server without ranges does not get them by waiting.
 func (s *store) hasRanges(host string, now bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
