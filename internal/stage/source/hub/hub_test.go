@@ -23,7 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/hub"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
-	"github.com/stoker-data/stoker/internal/stagetest/elsewhere"
+	"github.com/stoker-data/stoker/internal/stagetest/formats"
 	"github.com/stoker-data/stoker/internal/stagetest/hubserver"
 )
 
@@ -136,10 +136,9 @@ func TestSource(t *testing.T) {
 
 func TestEveryFormat(t *testing.T) {
 	s := serve(t)
-	elsewhere.Formats(t, "../../..", elsewhere.Store{
-		Prefix: "hf://datasets/owner/name", Put: func(path string, data []byte) { s.Commit("owner/name", "main", map[string][]byte{path[1:]: data}) },
-		Sources: func() []source.Scheme { return sources(t) },
-	})
+	formats.Read(t, formats.Store{Prefix: "hf://datasets/owner/name", Put: func(path string, data []byte) {
+		s.Commit("owner/name", "main", map[string][]byte{path[1:]: data})
+	}})
 }
 
 // Names of repositories and revisions mean what they mean to huggingface_hub.
@@ -155,18 +154,18 @@ func TestNames(t *testing.T) {
 	s.Rename("owner/other", "owner/renamed")
 	src := open(t, source.Access{})
 	for name, want := range map[string]string{
-		"hf://datasets/owner/name/data/x.txt":                            "second",
-		"hf://datasets/owner/name@main/data/x.txt":                       "second",
-		"hf://datasets/owner/name@" + first + "/data/x.txt":              "first",
-		"hf://datasets/owner/name@refs%2Fpr%2F1/data/x.txt":              "of a pull request",
-		"hf://datasets/owner/name@refs/pr/1/data/x.txt":                  "of a pull request",
-		"hf://datasets/owner/name@refs%2Fconvert%2Fparquet/data/x.txt":   "converted",
-		"hf://datasets/owner/name@refs/convert/parquet/data/x.txt":       "converted",
-		"hf://datasets/owner/name@user%2Fbranch/data/x.txt":              "of a branch",
-		"hf://datasets/owner/other/data/x.txt":                           "other",
-		"hf://datasets/squad/data/x.txt":                                 "without an owner",
-		"hf://datasets/squad/x.txt":                                      "at the top",
-		"hf://datasets/squad@main/x.txt":                                 "at the top",
+		"hf://datasets/owner/name/data/x.txt":                          "second",
+		"hf://datasets/owner/name@main/data/x.txt":                     "second",
+		"hf://datasets/owner/name@" + first + "/data/x.txt":            "first",
+		"hf://datasets/owner/name@refs%2Fpr%2F1/data/x.txt":            "of a pull request",
+		"hf://datasets/owner/name@refs/pr/1/data/x.txt":                "of a pull request",
+		"hf://datasets/owner/name@refs%2Fconvert%2Fparquet/data/x.txt": "converted",
+		"hf://datasets/owner/name@refs/convert/parquet/data/x.txt":     "converted",
+		"hf://datasets/owner/name@user%2Fbranch/data/x.txt":            "of a branch",
+		"hf://datasets/owner/other/data/x.txt":                         "other",
+		"hf://datasets/squad/data/x.txt":                               "without an owner",
+		"hf://datasets/squad/x.txt":                                    "at the top",
+		"hf://datasets/squad@main/x.txt":                               "at the top",
 	} {
 		if got := read(t, src, name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -374,7 +373,7 @@ func TestSignaturesEnd(t *testing.T) {
 	s.Life = time.Second
 	s.Commit("o/n", "main", files("x.bin", "data"))
 	src := open(t, source.Access{})
-		obj := stat(t, src, "hf://datasets/o/n/x.bin")
+	obj := stat(t, src, "hf://datasets/o/n/x.bin")
 	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		stagetest.Must(t, src.ReadAt(t.Context(), obj, make([]byte, 4), 0))
 	}
@@ -446,9 +445,9 @@ func TestAnswersAreChecked(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			part(0, n-1, n, data)(w)
 		}), errs.Unreachable, "encoded"},
-		"shorter":      {storage(func(w http.ResponseWriter) { w.WriteHeader(http.StatusRequestedRangeNotSatisfiable) }), errs.Changed, "shorter"},
-		"out of order": {storage(func(w http.ResponseWriter) { w.WriteHeader(500) }), errs.Unreachable, "answered 500"},
-		"another file": {resolve("X-Linked-Etag", `"`+strings.Repeat("a", 64)+`"`, "Location", "http://127.0.0.1:1/x"), errs.Changed, "its hash is aaaa"},
+		"shorter":        {storage(func(w http.ResponseWriter) { w.WriteHeader(http.StatusRequestedRangeNotSatisfiable) }), errs.Changed, "shorter"},
+		"out of order":   {storage(func(w http.ResponseWriter) { w.WriteHeader(500) }), errs.Unreachable, "answered 500"},
+		"another file":   {resolve("X-Linked-Etag", `"`+strings.Repeat("a", 64)+`"`, "Location", "http://127.0.0.1:1/x"), errs.Changed, "its hash is aaaa"},
 		"a longer file":  {resolve("X-Linked-Size", "1000", "X-Linked-Etag", fmt.Sprintf("%x", sha256.Sum256([]byte(data))), "Location", "http://127.0.0.1:1/x"), errs.Changed, "1000 bytes"},
 		"another commit": {resolve("X-Repo-Commit", strings.Repeat("b", 40), "Location", "http://127.0.0.1:1/x"), errs.Unreachable, "of the commit bbbb"},
 		"machine keys": {func(w http.ResponseWriter, r *http.Request) bool {
@@ -699,18 +698,18 @@ func TestErrorsTeach(t *testing.T) {
 		code errs.Code
 		says string
 	}{
-		"hf://datasets/owner/photo/data/train-000.tar":                       {errs.NotFound, "did you mean hf://datasets/owner/photos?"},
-		"hf://datasets/owner/phtos/data/*.tar":                               {errs.NotFound, "did you mean hf://datasets/owner/photos?"},
-		"hf://datasets/owner/phtos/data/train-{000..001}.tar":                {errs.NotFound, "did you mean hf://datasets/owner/photos?"},
-		"hf://datasets/owner/pictures/x.tar":                                 {errs.NotFound, "did you mean hf://datasets/other/pictures?"},
-		"hf://datasets/photos":                                               {errs.NotFound, "did you mean hf://datasets/owner/photos?"},
-		"hf://datasets/owner/photos@mian/data/train-000.tar":                 {errs.NotFound, "did you mean @main?"},
-		"hf://datasets/owner/photos@refs/convert/parqet/x.parquet":           {errs.NotFound, "did you mean @refs%2Fconvert%2Fparquet?"},
-		"hf://datasets/owner/photos/dta/train-000.tar":                       {errs.NotFound, `did you mean "hf://datasets/owner/photos/data/train-000.tar"?`},
-		"hf://datasets/owner/photos/data/trian-000.tar":                      {errs.NotFound, `did you mean "hf://datasets/owner/photos/data/train-000.tar"?`},
-		"hf://datasets/owner/photos/data/*.npz":                              {errs.NotFound, "has 2 entries: test-000.tar, train-000.tar"},
-		"hf://owner/photos/data/train-000.tar":                               {errs.Config, "hf://datasets/OWNER/NAME"},
-		"hf://datasets":                                                      {errs.NotFound, ""},
+		"hf://datasets/owner/photo/data/train-000.tar":             {errs.NotFound, "did you mean hf://datasets/owner/photos?"},
+		"hf://datasets/owner/phtos/data/*.tar":                     {errs.NotFound, "did you mean hf://datasets/owner/photos?"},
+		"hf://datasets/owner/phtos/data/train-{000..001}.tar":      {errs.NotFound, "did you mean hf://datasets/owner/photos?"},
+		"hf://datasets/owner/pictures/x.tar":                       {errs.NotFound, "did you mean hf://datasets/other/pictures?"},
+		"hf://datasets/photos":                                     {errs.NotFound, "did you mean hf://datasets/owner/photos?"},
+		"hf://datasets/owner/photos@mian/data/train-000.tar":       {errs.NotFound, "did you mean @main?"},
+		"hf://datasets/owner/photos@refs/convert/parqet/x.parquet": {errs.NotFound, "did you mean @refs%2Fconvert%2Fparquet?"},
+		"hf://datasets/owner/photos/dta/train-000.tar":             {errs.NotFound, `did you mean "hf://datasets/owner/photos/data/train-000.tar"?`},
+		"hf://datasets/owner/photos/data/trian-000.tar":            {errs.NotFound, `did you mean "hf://datasets/owner/photos/data/train-000.tar"?`},
+		"hf://datasets/owner/photos/data/*.npz":                    {errs.NotFound, "has 2 entries: test-000.tar, train-000.tar"},
+		"hf://owner/photos/data/train-000.tar":                     {errs.Config, "hf://datasets/OWNER/NAME"},
+		"hf://datasets":                                            {errs.NotFound, ""},
 	} {
 		_, err := source.Expand(t.Context(), src, []string{name})
 		if e := errs.From(err); err == nil || e.Code != c.code || !strings.Contains(e.Hint, c.says) {

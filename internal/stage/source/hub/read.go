@@ -172,8 +172,11 @@ func (s *store) open(ctx context.Context, l *link, obj source.Info, header http.
 		if err := l.gate.enter(ctx); err != nil {
 			return nil, nil, err
 		}
-		defer l.gate.leave()
-		u, version, direct = l.now()
+		if u, version, direct = l.now(); u != nil || direct {
+			l.gate.leave()
+		} else {
+			defer l.gate.leave()
+		}
 	}
 	if u != nil {
 		if obj.Version != "" && version != obj.Version {
