@@ -218,7 +218,7 @@ func (s *store) noRevision(ctx context.Context, name string, r *repo, why said) 
 		if near := errs.Nearest(r.revision, names); near != "" {
 			hint = fmt.Sprintf("did you mean @%s?", url.PathEscape(near))
 		} else if len(names) > 0 {
-			hint = "there are " + strings.Join(names[:min(len(names), 5)], ", ") + "; slashes are written as %2F"
+			hint = "those it has are " + strings.Join(names[:min(len(names), 5)], ", ") + map[bool]string{true: ", ..."}[len(names) > 5] + "; slashes are written as %2F"
 		}
 	}
 	if ctx.Err() != nil {
