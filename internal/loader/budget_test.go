@@ -23,7 +23,8 @@ import (
 
 // However small the read-ahead limit is, every format gives the same stream: the
 // bytes that a sample needs are read even if they exceed it, in whatever order its
-// extents are stored, and with the next epoch waiting for room at the same time.
+// extents are stored, and with the next epoch waiting for room at the same time. So does
+// any limit for what is planned, where the storage is far.
 func TestAnyBudgetForReadingAhead(t *testing.T) {
 	s := ground(t)
 	all := stores(t)
@@ -39,8 +40,15 @@ func TestAnyBudgetForReadingAhead(t *testing.T) {
 					spec.Order.Window = 8
 				}
 				var want []string
-				for _, bytes := range []int64{1 << 30, 5000, 1} {
-					l := open(t, s, spec, Options{ReadAhead: bytes})
+				for _, opt := range []Options{
+					{ReadAhead: 1 << 30},
+					{ReadAhead: 5000},
+					{ReadAhead: 1},
+					{ReadAhead: 1, Ahead: 1, Wrap: overLink},
+					{ReadAhead: 5000, Ahead: 20_000, Wrap: overLink},
+					{Wrap: overLink},
+				} {
+					l := open(t, s, spec, opt)
 					var got []string
 					for epoch := range int64(2) {
 						got = append(got, texts(walkAll(t, l, epoch, 0, 0))...)
@@ -50,7 +58,7 @@ func TestAnyBudgetForReadingAhead(t *testing.T) {
 						want = got
 					}
 					if !slices.Equal(got, want) {
-						t.Errorf("%s with %d bytes: another stream", shuffle, bytes)
+						t.Errorf("%s with %d and %d bytes: another stream", shuffle, opt.ReadAhead, opt.Ahead)
 					}
 				}
 			}

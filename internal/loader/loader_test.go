@@ -100,8 +100,8 @@ func TestEverySampleOnce(t *testing.T) {
 	}
 }
 
-// What must not matter: lanes, prefetch, memory, and the way ranks are put
-// together.
+// What must not matter: lanes, prefetch, memory, how far the storage is and how far ahead of
+// the batches it is read, and the way ranks are put together.
 func TestSettingsThatMustNotMatter(t *testing.T) {
 	root := photos(t, 61)
 	s := ground(t)
@@ -120,6 +120,15 @@ func TestSettingsThatMustNotMatter(t *testing.T) {
 	small.Deliver.Memory = 64 << 10
 	if got := digest(walk(t, open(t, s, small), 1, 0, 0)); got != want {
 		t.Error("with little memory: another digest")
+	}
+
+	for _, opt := range []Options{
+		{Wrap: overLink}, {Wrap: overLink, Ahead: -1}, {Wrap: overLink, Ahead: 1}, {Wrap: overLink, Ahead: 10_000, Connections: 1}, {Wrap: slowly}, {Connections: 2},
+	} {
+		l := open(t, s, base, opt)
+		if got := append(walk(t, l, 0, 0, 0), walk(t, l, 1, 0, 0)...); digest(got[len(got)/2:]) != want {
+			t.Errorf("ahead %d, %d connections, wrapped %v: another digest", opt.Ahead, opt.Connections, opt.Wrap != nil)
+		}
 	}
 
 	byID := map[int64]string{}
@@ -484,7 +493,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	before := 0
 	for i := range 200 {
-		l, err := Open(context.Background(), s, imageSpec(root), Options{})
+		l, err := Open(context.Background(), s, imageSpec(root), Options{Wrap: []func(source.Source) source.Source{nil, overLink}[i%2]})
 		if err != nil {
 			t.Fatal(err)
 		}

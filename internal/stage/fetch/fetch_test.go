@@ -27,6 +27,14 @@ type disk struct {
 	gate  chan struct{} // if set, every read waits for it
 	began atomic.Int64  // reads that got to the gate
 	bad   string        // reads of this file fail
+	link  *source.Link  // what it says of its link; nil: nothing
+}
+
+func (s *disk) Link(string) (source.Link, bool) {
+	if s.link == nil {
+		return source.Link{}, false
+	}
+	return *s.link, true
 }
 
 func at(file int, off int64) byte { return byte(file*131) + byte(off*7) + byte(off>>8) }
@@ -67,7 +75,9 @@ type rig struct {
 	lane  func(*Request) // takes what is ready; nil: it stays with who asked for it
 }
 
-func newRig(s *disk, limit int64) *rig {
+func newRig(s *disk, limit int64) *rig { return newAheadRig(s, limit, 0) }
+
+func newAheadRig(s *disk, limit, ahead int64) *rig {
 	r := &rig{disk: s, pool: &mem.Pool{KeepBytes: 1 << 20}, bytes: mem.NewBudget(limit)}
 	r.Fetcher = New(s, s, func(q *Request) {
 		if r.lane != nil {
@@ -75,7 +85,7 @@ func newRig(s *disk, limit int64) *rig {
 		}
 		r.wg.Done()
 	}, Options{
-		Readers: 3, Budget: r.bytes, Pool: r.pool, Board: stats.NewBoard(nil, 8), Stage: new(stats.Stage),
+		Readers: 3, Budget: r.bytes, Ahead: ahead, Pool: r.pool, Board: stats.NewBoard(nil, 8), Stage: new(stats.Stage),
 	})
 	return r
 }
@@ -259,14 +269,19 @@ func TestAFailedReadFailsItsRequestsOnly(t *testing.T) {
 }
 
 // The rule of the budget: whatever the extents and the budget, one byte among them,
-// no planner waits for what comes back only if it goes on. Requests of a batch share
+// no prefetcher waits for what comes back only if it goes on. Requests of a batch share
 // small extents with one another, as labels in one page, and each has a large one of
-// its own or shares it with some; two planners share the budget.
+// its own or shares it with some; several passes share the budget. Over a link their later
+// steps are planned too, with any limit for that, by planners that are ahead or late, and
+// some samples turn out to be others, or to need nothing.
 func TestNoOrderOfExtentsWaitsForItself(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &disk{size: 1 << 20}
 		limit := rapid.SampledFrom([]int64{1, 100, 5000, 70_000, 300_000}).Draw(t, "budget")
-		r := newRig(s, limit)
+		if rapid.Bool().Draw(t, "linked") {
+			s.link = &source.Link{Gap: rapid.SampledFrom([]int64{0, 5000, 1 << 20}).Draw(t, "gap"), Part: rapid.SampledFrom([]int64{0, 100_000, 1 << 20}).Draw(t, "part"), Conns: rapid.IntRange(0, 9).Draw(t, "conns")}
+		}
+		r := newAheadRig(s, limit, rapid.SampledFrom([]int64{1, 5000, 300_000, 1 << 30}).Draw(t, "ahead"))
 		defer r.Close()
 		r.lane = func(q *Request) {
 			for i, e := range q.Extents {
@@ -287,25 +302,61 @@ func TestNoOrderOfExtentsWaitsForItself(t *testing.T) {
 			}
 			return q
 		}
-		var planners sync.WaitGroup
-		for range rapid.IntRange(1, 3).Draw(t, "planners") {
+		var passes, planners sync.WaitGroup
+		for range rapid.IntRange(1, 3).Draw(t, "passes") {
 			var batches [][]*Request
+			plan := r.NewPlan(context.Background(), false)
+			var needs [][]Need
 			for range rapid.IntRange(1, 4).Draw(t, "batches") {
 				var reqs []*Request
+				var step []Need
 				for i := range rapid.IntRange(1, 12).Draw(t, "requests") {
-					reqs = append(reqs, request(i))
+					q := request(i)
+					reqs = append(reqs, q)
+					need := Need{Step: int64(len(batches)), Sample: q.Sample, Extents: q.Extents}
+					switch rapid.IntRange(0, 9).Draw(t, "as planned") {
+					case 0:
+						need = Need{Step: need.Step, Sample: 99, Extents: request(99).Extents}
+					case 1:
+						need.Extents = nil
+					case 2:
+						need.Extents = request(i).Extents
+					}
+					step = append(step, need)
 				}
+				needs = append(needs, step)
 				batches = append(batches, reqs)
 				r.wg.Add(len(reqs))
 			}
 			planners.Go(func() {
-				for _, reqs := range batches {
-					r.Submit(context.Background(), reqs, false, func() bool { return false })
+				for len(needs) > 0 {
+					bytes, from := plan.Wait()
+					if bytes == 0 {
+						return
+					}
+					group := needs[0]
+					if needs = needs[1:]; len(needs) > 0 && bytes > 100_000 {
+						group, needs = append(group, needs[0]...), needs[1:]
+					}
+					if group[len(group)-1].Step >= from || len(needs) == 0 {
+						plan.Add(group, len(needs) == 0)
+					}
+				}
+			})
+			cut := rapid.IntRange(0, 4).Draw(t, "ends early")
+			passes.Go(func() {
+				defer plan.Drop()
+				for step, reqs := range batches {
+					if step == 3 && cut == 0 {
+						plan.Drop()
+					}
+					plan.Submit(context.Background(), reqs, func() bool { return false }, int64(step), 1)
 				}
 			})
 		}
 		done := make(chan struct{})
 		go func() {
+			passes.Wait()
 			planners.Wait()
 			r.wg.Wait()
 			close(done)
@@ -315,8 +366,21 @@ func TestNoOrderOfExtentsWaitsForItself(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatalf("%d bytes of %d are in use, and everybody waits", r.bytes.Used(), limit)
 		}
-		if r.pool.Out() != 0 || r.bytes.Used() != 0 {
-			t.Fatalf("%d buffers and %d bytes are still held", r.pool.Out(), r.bytes.Used())
-		}
+		r.quiet(t)
 	})
+}
+
+// quiet waits until reads that nobody wants any more have ended, and checks that everything
+// has come back.
+func (r *rig) quiet(t interface {
+	Helper()
+	Fatalf(string, ...any)
+},
+) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); r.pool.Out() != 0 || r.bytes.Used() != 0 || r.Ahead().Bytes != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d buffers, %d bytes, and %d bytes of plans are still held", r.pool.Out(), r.bytes.Used(), r.Ahead().Bytes)
+		}
+	}
 }

@@ -23,7 +23,7 @@ func ExpandFrom(ctx context.Context, src Source, patterns []string, elsewhere fu
 	for _, p := range patterns {
 		list, is := strings.CutPrefix(p, "@")
 		if is {
-			there, err := (expander{ctx, src}).exists(p)
+			there, err := (expander{ctx: ctx, src: src}).exists(p)
 			if err != nil {
 				return nil, err
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
@@ -76,8 +77,21 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	return r, err
 }
 
+// local refuses a destination that is not a folder of this machine.
+func local(dst string) error {
+	scheme := source.SchemeOf(dst)
+	if scheme == "" {
+		return nil
+	}
+	return errs.New(errs.Config, "shards are written to folders of this machine, and %s is in %s://", errs.Name(source.Shown(dst)), scheme).
+		Try("pack into a folder, and copy it there, for example with rclone copy")
+}
+
 // open opens the source.
 func open(ctx context.Context, c Config) (*packer, func(), error) {
+	if err := local(c.Dst); err != nil {
+		return nil, nil, err
+	}
 	if err := c.Options.settle(); err != nil {
 		return nil, nil, err
 	}

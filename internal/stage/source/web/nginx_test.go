@@ -13,10 +13,9 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/source"
-	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
-	"github.com/stoker-data/stoker/internal/stagetest/elsewhere"
 	"github.com/stoker-data/stoker/internal/stagetest/fixture"
+	"github.com/stoker-data/stoker/internal/stagetest/formats"
 	"github.com/stoker-data/stoker/internal/stagetest/servers"
 )
 
@@ -145,11 +144,7 @@ func TestServersWithoutRanges(t *testing.T) {
 // Every format over HTTP is what it is in local files.
 func TestEveryFormat(t *testing.T) {
 	s := servers.HTTP(t, t.TempDir(), servers.HTTPOptions{Index: "json"})
-	elsewhere.Formats(t, "../../..", elsewhere.Store{
-		Prefix:  s.URL,
-		Put:     func(path string, data []byte) { s.Put(strings.TrimPrefix(path, "/"), data) },
-		Sources: func() []source.Scheme { return dataset.Sources(remote.NewNet(remote.Options{})) },
-	})
+	formats.Read(t, formats.Store{Prefix: s.URL, Put: func(path string, data []byte) { s.Put(strings.TrimPrefix(path, "/"), data) }})
 }
 
 // A query has no part in what tells the kind of a file: neither its extension nor its name.
