@@ -6,17 +6,21 @@ import (
 	"strings"
 )
 
-// Under says whether a name is one of these prefixes, or below one. A prefix ends where a
-// part of the name ends: s3://b/a is none of s3://b/ab, nor https://h of https://h.evil.
-// What leaves a prefix by "..", however it is written, is not under it.
-func Under(prefixes []string, name string) bool {
+// Origins are beginnings of names that a user trusts: what a table, a manifest or a list
+// that somebody else wrote may name besides what is stored where it is.
+type Origins []string
+
+// Has says whether a name is one of those, or below one. Parts of names count whole:
+// s3://b/train is not the beginning of s3://b/training/x, nor https://h of https://h.evil.
+// What leaves one by "..", however it is written, is not below it.
+func (o Origins) Has(name string) bool {
 	host, below := placeOf(name)
-	for _, p := range prefixes {
+	for _, p := range o {
 		of, dir := placeOf(p)
 		if !sameHost(host, of) || of == "" && (SchemeOf(Bare(p)) != "" || p == "") {
 			continue
 		}
-		if rest, ok := strings.CutPrefix(below, strings.TrimSuffix(dir, "/")); ok && (rest == "" || rest[0] == '/') {
+		if decoded, err := url.PathUnescape(below); Below(below, dir) && (err != nil || Below(path.Clean(decoded), dir)) {
 			return true
 		}
 	}
@@ -35,8 +39,5 @@ func placeOf(name string) (host, below string) {
 		return host, "/"
 	}
 	below = rest[strings.IndexByte(rest, '/'):]
-	if decoded, err := url.PathUnescape(below); err == nil && (strings.HasPrefix(host, "http://") || strings.HasPrefix(host, "https://")) {
-		below = decoded
-	}
 	return host, path.Clean(below)
 }
