@@ -173,7 +173,7 @@ func (s *store) open(ctx context.Context, l *link, obj source.Info, header http.
 			return nil, nil, err
 		}
 		defer l.gate.leave()
-		u, version, direct = l.now()
+		u, version, _ = l.now()
 	}
 	if u != nil {
 		if obj.Version != "" && version != obj.Version {
