@@ -136,7 +136,7 @@ func (a *ahead) read(n int64) {
 	}
 	if took := now - a.window; took > int64(time.Second)/4 {
 		rate := float64(a.bytes) / float64(took) * float64(time.Second)
-		a.rate = max(rate, 0.8*a.rate+0.2*rate)
+		a.rate = max(rate, float64(0.8*a.rate)+float64(0.2*rate))
 		a.window, a.bytes = now, 0
 		a.room.Broadcast()
 	}

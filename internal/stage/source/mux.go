@@ -85,17 +85,12 @@ func NewMuxOf(schemes []Scheme, places []Place) (*Mux, error) {
 			return nil, err
 		}
 	}
-	written := &Written{}
-	for _, p := range places {
-		written.Names = append(written.Names, p.Names...)
-	}
 	for _, s := range schemes {
 		ways, err := waysOf(s, places)
 		if err != nil {
 			return nil, err
 		}
 		for _, way := range ways {
-			way.access.Written = written
 			m.add(way)
 		}
 	}
