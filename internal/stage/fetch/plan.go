@@ -125,7 +125,7 @@ func (a *ahead) read(n int64) {
 		a.window = now
 	}
 	if took := now - a.window; took > int64(time.Second)/4 {
-		rate := float64(a.bytes) / float64(took) * float64(time.Second)
+		rate := float64(float64(a.bytes) / float64(took) * float64(time.Second))
 		a.rate = max(rate, a.rate+(rate-a.rate)/5)
 		a.window, a.bytes = now, 0
 		a.room.Broadcast()
