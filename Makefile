@@ -116,10 +116,14 @@ servers-short:
 servers:
 	@bash tools/servers.sh
 
-# The sources against every server that they know.
+# The sources against every server that they know: Go packages, and files of python/tests.
 REMOTE_PACKAGES := ./internal/stage/source/... ./internal/stagetest/...
-test-remote: servers
+REMOTE_TESTS :=
+test-remote: servers $(if $(REMOTE_TESTS),engine venv)
+	@rm -f build/skips.jsonl
 	STOKER_SERVERS=all $(PYTHON) tools/skips.py go test -count=1 -timeout $(LONG) $(REMOTE_PACKAGES)
+	$(if $(REMOTE_TESTS),cd python && STOKER_SERVERS=all ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal $(REMOTE_TESTS))
+	@$(PYTHON) tools/skips.py report
 
 # Which tests were skipped, and why; in CI some may not be.
 skips:

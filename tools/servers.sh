@@ -13,8 +13,8 @@
 #	servers.sh NAME...  these
 #
 # Nothing is installed on the system. What this user may not install, or what the system
-# lacks for it, is named in a line with the way to get it, and is no failure: the tests
-# that need it are skipped. It may be called several times at once.
+# lacks for it, is named in a line with the way to get it; the script goes on, and the
+# tests that need it are skipped. It may be called several times at once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 azurite=azurite@3.37.0

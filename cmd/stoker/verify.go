@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/show"
 	"github.com/stoker-data/stoker/internal/tool/verify"
 )
@@ -118,6 +119,9 @@ func (v verifyCmd) Run(con *console) error {
 	}
 	if v.Quick && share > 0 {
 		return errs.New(errs.Config, "--quick reads no sample, but --sample %s does", v.Sample).Try("give only one")
+	}
+	if _, err := source.ToWrite(v.Quarantine, "a quarantine"); err != nil {
+		return err // before everything is read
 	}
 	data, err := v.Data.dataset(v.Path...)
 	if err != nil {

@@ -23,7 +23,7 @@ func (f finder) mistaken(d spec.Dataset, err error) error {
 		!slices.Contains([]errs.Code{errs.Config, errs.NotFound, errs.Empty, errs.Damaged, errs.Unsupported}, e.Code) {
 		return err
 	}
-	paths, wrong := source.Expand(f.ctx, f.src, d.Paths())
+	paths, wrong := source.ExpandFrom(f.ctx, f.src, d.Paths(), d.Elsewhere)
 	if wrong != nil || len(paths) == 0 {
 		return err
 	}

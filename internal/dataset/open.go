@@ -8,6 +8,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/spec"
@@ -102,7 +103,15 @@ func open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 
 // openPart opens one dataset.
 func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Options) (*Part, error) {
-	f := finder{ctx, src, opt.Formats}
+	opt.Progress = inTurn(opt.Progress)
+	look := source.NewBrowser(ctx, src, func(names int64) {
+		if opt.Progress != nil {
+			opt.Progress(names, 0, "names")
+		}
+	})
+	look.Believe = d.Storage.Fresh == spec.FreshNever
+	defer look.End()
+	f := finder{ctx, look, opt.Formats}
 	kind, paths, err := f.find(d)
 	if err != nil {
 		return nil, f.mistaken(d, err)
@@ -110,11 +119,11 @@ func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Option
 	if err := meaningless(opt.Formats, d, kind); err != nil {
 		return nil, err
 	}
-	ds, err := kind.open(ctx, d, format.Opening{Source: src, Paths: paths, Progress: opt.Progress})
+	ds, err := kind.open(ctx, d, format.Opening{Source: look, Paths: paths, Progress: opt.Progress})
 	if err != nil {
 		return nil, f.mistaken(d, err)
 	}
-	p, err := newPart(ctx, src, d, kind, ds, opt)
+	p, err := newPart(ctx, look, d, kind, ds, opt)
 	if err != nil {
 		if c, ok := ds.(io.Closer); ok {
 			_ = c.Close()
@@ -122,6 +131,20 @@ func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Option
 		return nil, err
 	}
 	return p, nil
+}
+
+// inTurn lets one call of tell happen at a time: listing and indexing do not know of each
+// other.
+func inTurn(tell func(done, total int64, what string)) func(done, total int64, what string) {
+	if tell == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(done, total int64, what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		tell(done, total, what)
+	}
 }
 
 // find is the format of a dataset, and its expanded paths; no paths for one that is not
@@ -134,7 +157,7 @@ func (f finder) find(d spec.Dataset) (*Format, []string, error) {
 	if d.Manifest != "" && (d.Format == "" || d.Format == "auto") {
 		d.Format = all[slices.IndexFunc(all, func(f Format) bool { return slices.Contains(f.Keys, "manifest") })].Name
 	}
-	paths, err := source.Expand(f.ctx, f.src, d.Paths())
+	paths, err := source.ExpandFrom(f.ctx, f.src, d.Paths(), d.Elsewhere)
 	if err != nil {
 		return nil, nil, err
 	}

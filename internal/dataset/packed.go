@@ -51,7 +51,7 @@ func (f finder) wholeShards(patterns, paths []string) error {
 	seen := map[string]bool{}
 	for _, p := range paths {
 		dir := source.Dir(p)
-		if seen[dir] {
+		if seen[dir] || f.isDir(p) { // a shard is a file
 			continue
 		}
 		seen[dir] = true

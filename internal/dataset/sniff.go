@@ -34,7 +34,14 @@ func (f finder) sniff(name string, paths []string) (*Format, []string, error) {
 			return kind, files, err
 		}
 		if len(paths) == 1 && !kind.Root && f.isDir(paths[0]) {
-			if files, err := f.filesIn(paths[0], []Format{*kind}); err == nil && len(files) > 0 {
+			only := []Format{*kind}
+			files, err := f.filesIn(paths[0], only)
+			if err == nil && len(files) == 0 {
+				if _, files, err = f.inner(paths[0], only); err != nil {
+					return kind, nil, err
+				}
+			}
+			if err == nil && len(files) > 0 {
 				paths = files[0].paths
 			}
 		}
@@ -205,11 +212,14 @@ func (f finder) filesIn(dir string, kinds []Format) (out []found, err error) {
 		of[kind] = append(of[kind], len(all))
 		all = append(all, name)
 	}
+	// Each look at a file that is not local is a request or two: the first that says what it
+	// is speaks for all with its ending.
+	far := source.SchemeOf(dir) != ""
 	kind := make([]int, len(all))
 	for _, same := range of {
 		count, most := make([]int, len(kinds)), -1
 		for i, at := range same {
-			if kind[at] = -1; i < firstLooks || most >= 0 {
+			if kind[at] = -1; most < 0 && i < firstLooks || most >= 0 && !far {
 				head, _ := f.headOf(all[at]) // anything but a file is matched by name; its format refuses it
 				kind[at] = kindOf(kinds, all[at], head)
 			}
@@ -247,6 +257,11 @@ func (f finder) filesIn(dir string, kinds []Format) (out []found, err error) {
 func (f finder) sniffFolder(dir string, all []Format) (*Format, []string, error) {
 	shards := slices.DeleteFunc(slices.Clone(all), func(f Format) bool { return f.Single })
 	files, err := f.filesIn(dir, shards)
+	if err == nil && len(files) == 0 {
+		if dir, files, err = f.inner(dir, shards); err != nil {
+			return nil, nil, err
+		}
+	}
 	switch {
 	case f.ctx.Err() != nil:
 		return nil, nil, f.ctx.Err()
@@ -266,6 +281,69 @@ func (f finder) sniffFolder(dir string, all []Format) (*Format, []string, error)
 		return files[0].kind, []string{dir}, nil
 	}
 	return files[0].kind, files[0].paths, nil
+}
+
+// inner is the folder "data" in a folder, or the only one there, with its files, if they
+// are shards and the outer one has none: data beside a README, as in most repositories of
+// the Hugging Face Hub. It is dir, and no files, if that is not so.
+func (f finder) inner(dir string, shards []Format) (string, []found, error) {
+	entries, err := source.Names(f.ctx, f.src, dir)
+	if err != nil {
+		return dir, nil, nil
+	}
+	only, folders := "", 0
+	for _, e := range entries {
+		switch base := e.Base(); {
+		case strings.HasPrefix(base, "."):
+		case !e.Dir && kindByName(shards, e.Name) >= 0:
+			return dir, nil, nil
+		case e.Dir:
+			if folders++; folders == 1 || base == "data" {
+				only = source.Join(dir, base)
+			}
+		}
+	}
+	if folders == 0 || folders > 1 && path.Base(only) != "data" {
+		return dir, nil, nil
+	}
+	inside, err := source.Names(f.ctx, f.src, only)
+	loose := func(e source.Info) bool {
+		return slices.ContainsFunc(f.all, func(k Format) bool { return k.Loose && k.Sniff(e.Name, nil) })
+	}
+	if err != nil || slices.ContainsFunc(inside, loose) { // pictures: the folder is a class
+		return dir, nil, nil
+	}
+	files, err := f.filesIn(only, shards)
+	if err != nil || len(files) == 0 {
+		return dir, nil, nil
+	}
+	return only, files, oneSplit(only, inside)
+}
+
+// splits are what the parts of a dataset are called that are not to be mixed, at the
+// beginning of the names of their files.
+var splits = regexp.MustCompile(`^(train|test|validation|valid|val|dev|eval)[-_.]`)
+
+// oneSplit refuses files of several splits: whoever gives the folder of a whole dataset does
+// not mean to train on what is there to test.
+func oneSplit(dir string, files []source.Info) error {
+	first := map[string]string{} // of each split
+	var names []string
+	for _, e := range files {
+		if m := splits.FindStringSubmatch(e.Base()); m != nil && first[m[1]] == "" {
+			first[m[1]] = e.Base()
+			names = append(names, m[1])
+		}
+	}
+	if len(names) < 2 {
+		return nil
+	}
+	give := names[0]
+	if first["train"] != "" {
+		give = "train"
+	}
+	return errs.New(errs.Config, "%s holds the splits %s", dir, strings.Join(names, ", ")).At(errs.Where{File: dir}).
+		Try("give the files of one: %s", source.Join(dir, give+"*"+path.Ext(first[give])))
 }
 
 // isArrow reports whether a file's name is that of Arrow tables.

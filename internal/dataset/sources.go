@@ -5,6 +5,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/azure"
 	"github.com/stoker-data/stoker/internal/stage/source/gcs"
+	"github.com/stoker-data/stoker/internal/stage/source/hub"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stage/source/s3"
 	"github.com/stoker-data/stoker/internal/stage/source/web"
@@ -24,6 +25,7 @@ func Sources(net *remote.Net) []source.Scheme {
 		azure.Scheme("azure", net),
 		azure.Scheme("abfs", net),
 		azure.Scheme("abfss", net),
+		hub.Scheme(net),
 	}
 }
 

@@ -425,7 +425,7 @@ func TestBadSpecsAreToldAtOnce(t *testing.T) {
 		"too little memory": {func(s *Spec) { s.Deliver.Memory = 100 }, errs.Memory, []string{"two must fit"}},
 		"bad transform":     {func(s *Spec) { s.Fields[0].Transform = ops(t, `[{"op":"RandomResizedCorp","size":3}]`) }, errs.Config, []string{"RandomResizedCrop"}},
 		"no shards":         {func(s *Spec) { s.Dataset.Path = Paths{root + "/{000..002}.tar"} }, errs.NotFound, []string{"000.tar"}},
-		"elsewhere":         {func(s *Spec) { s.Dataset.Path = Paths{"s3://bucket/{000..009}.tar"} }, errs.Config, []string{"local files"}},
+		"elsewhere":         {func(s *Spec) { s.Dataset.Path = Paths{"hdfs://bucket/{000..009}.tar"} }, errs.Config, []string{"local files"}},
 		"no such keys":      {func(s *Spec) { s.Dataset.Samples = 5 }, errs.Config, []string{"dataset.samples"}},
 		"not a dataset":     {func(s *Spec) { s.Dataset.Path = Paths{"loader.go"} }, errs.Config, []string{"format"}},
 	} {

@@ -162,7 +162,7 @@ func checkStorage(p *Problems, s source.Storage, oneOf choice) {
 	}
 }
 
-// checkOrigins reports what is no prefix of names.
+// checkOrigins reports origins that are not prefixes of names.
 func checkOrigins(p *Problems, origins []string) {
 	for _, o := range origins {
 		switch {
@@ -177,7 +177,7 @@ func checkOrigins(p *Problems, origins []string) {
 }
 
 // SecretKey is the problem of a key of dataset.storage that holds a secret, without its
-// value; "": it is no such key.
+// value; "": another key.
 func SecretKey(at, key string) (problem, hint string) {
 	set, is := source.Secret(key)
 	if !is {

@@ -105,13 +105,20 @@ func (s Spec) Places() (all []source.Place) {
 		members = []Dataset{s.Dataset}
 	}
 	for _, d := range members {
-		place := source.Place{Access: s.Access(d), Names: slices.Clone(d.Given.names)}
+		place := source.Place{Access: s.Access(d)}
+		for _, n := range d.Given.names {
+			place.Names = append(place.Names, source.OfList(n))
+		}
 		for _, n := range d.names() {
 			if *n != "" {
-				place.Names = append(place.Names, *n)
+				place.Names = append(place.Names, source.OfList(*n))
 			}
 		}
 		all = append(all, place)
 	}
 	return all
 }
+
+// Elsewhere says whether a table, a manifest or a list may name something besides what is
+// stored where it is: whether that is under the origins.
+func (d Dataset) Elsewhere(name string) bool { return source.Under(d.Origins, name) }

@@ -293,7 +293,8 @@ def test_a_path_without_anything_is_answered(photos: Path, monkeypatch: pytest.M
     text = of_path("trian.h5")
     assert "there is 'train.h5'" in text
     assert "stoker.HDF5Dataset('train.h5')" in text
-    assert "reads local files" in of_path("s3://bucket/train")
+    assert "stoker.WebDataset('s3://bucket/train')" in of_path("s3://bucket/train")
+    assert "stoker.ParquetDataset('https://host/x.parquet')" in of_path("https://host/x.parquet?token=HUSH")
 
 
 def test_a_folder_of_hugging_face_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,17 @@ OTHERS = {
     *("x/image/bmp", "x/image/webp"),  # Go libraries that were not taken
     *("-mtune=icelake-server", "packssdw", "preadv2"),  # gcc, x86, Linux
 }
-KEYS = {"dataset", "fields", "order", "batch", "mix", "cache", "deliver", "on_bad"}  # of a Spec, with keys below
+KEYS = {
+    "dataset",
+    "fields",
+    "order",
+    "batch",
+    "mix",
+    "cache",
+    "fetch",
+    "deliver",
+    "on_bad",
+}  # of a Spec, with keys below
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 QUOTED = re.compile(r"`([^`]+)`")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -107,7 +117,7 @@ def is_path(name: str) -> bool:
 def is_dotted(name: str) -> bool:
     """package.Name, module.Class.method or Type.Method: all parts in one package or module."""
     first, *rest = name.removesuffix("()").split(".")
-    if first in KEYS and set(rest) <= words("internal/spec/spec.go"):
+    if first in KEYS and set(rest) <= words("internal/spec/spec.go") | words("internal/spec/access.go"):
         return True
     if first in rooms():
         return any(set(rest) <= room for room in rooms()[first])

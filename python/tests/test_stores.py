@@ -160,7 +160,7 @@ def test_origins_are_prefixes(folder: Path) -> None:
     assert read_origins(None, problems) is None
     for wrong, want in ((3, "of type int"), ([""], "origins has ''"), ([3], "origins has 3")):
         with pytest.raises(stoker.ConfigError, match=want):
-            stoker.files(f"{folder}/class0/*.jpg", None, origins=wrong)
+            stoker.files(f"{folder}/class0/*.jpg", None, origins=wrong)  # type: ignore[arg-type]
     with pytest.raises(stoker.ConfigError, match="would allow every bucket or host"):
         stoker.files(f"{folder}/class0/*.jpg", None, origins=["s3://"])
 
@@ -186,3 +186,10 @@ def test_fetch_reaches_the_spec(folder: Path) -> None:
         with pytest.raises(stoker.ConfigError, match=want):
             stoker.DataLoader(stoker.ImageFolder(folder), 10, fetch=wrong)  # type: ignore[arg-type]
     assert read_fetch({}, Problems("x")) is None
+
+
+def test_shards_are_written_to_folders(folder: Path) -> None:
+    with pytest.raises(stoker.ConfigError, match="dst is in a store"):
+        stoker.pack(folder, "s3://bucket/packed")
+    with pytest.raises(stoker.ConfigError, match="dst is in a store"):
+        stoker.pack([(b"x", 1)], "s3://bucket/packed")

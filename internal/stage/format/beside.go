@@ -105,11 +105,16 @@ func relative(paths []string) (root string, names []string) {
 func Fingerprints(ctx context.Context, src source.Source, paths []string) ([]source.Info, []int64, error) {
 	objs := make([]source.Info, len(paths))
 	prints := make([]int64, len(paths))
-	err := Each(ctx, len(paths), func(i int) error {
-		obj, err := src.Stat(ctx, paths[i])
-		if err != nil {
+	if err := source.Stats(ctx, src, paths, func(i int, st source.Info, err error) error {
+		if objs[i] = st; err != nil {
 			return InShard(err)
 		}
+		return nil
+	}); err != nil || len(paths) == 0 {
+		return objs, prints, err
+	}
+	err := EachOf(ctx, src, paths[0], len(paths), func(i int) error {
+		obj := objs[i]
 		if obj.Dir {
 			return errs.New(errs.Config, "%q is a folder", paths[i])
 		}
@@ -119,13 +124,13 @@ func Fingerprints(ctx context.Context, src source.Source, paths []string) ([]sou
 		_, _ = h.Write(size[:])
 		n := min(obj.Size, printBytes)
 		for _, off := range []int64{0, (obj.Size - n) / 2, obj.Size - n} {
-			p, err := Read(ctx, src, obj, off, n)
+			p, err := Read(ctx, source.Direct(src), obj, off, n)
 			if err != nil {
 				return err
 			}
 			_, _ = h.Write(p)
 		}
-		objs[i], prints[i] = obj, int64(h.Sum64())
+		prints[i] = int64(h.Sum64())
 		return nil
 	})
 	return objs, prints, err

@@ -3,44 +3,18 @@ package format
 import (
 	"context"
 	"runtime"
-	"sync"
-	"sync/atomic"
+
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// Each calls f for 0 to n-1 from a few goroutines, giving the numbers out in order,
-// and gives out no more once one has failed. Those below it are under way by then and
-// are waited for, and of all failures the one with the lowest number is returned: the
-// error that a user sees does not depend on timing.
+// Each calls f for 0 to n-1 from as many goroutines as compute at once, as source.Each
+// does.
 func Each(ctx context.Context, n int, f func(i int) error) error {
-	var (
-		next   atomic.Int64
-		failed atomic.Bool
-		wg     sync.WaitGroup
-		mu     sync.Mutex
-		lowest = n
-		first  error
-	)
-	for range min(n, max(4, runtime.GOMAXPROCS(0))) {
-		wg.Go(func() {
-			for !failed.Load() && ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := f(i); err != nil {
-					failed.Store(true)
-					mu.Lock()
-					if i < lowest {
-						lowest, first = i, err
-					}
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if first != nil {
-		return first
-	}
-	return ctx.Err()
+	return source.Each(ctx, max(4, runtime.GOMAXPROCS(0)), n, f)
+}
+
+// EachOf is Each for what waits for a source: for every object, of which name is one,
+// there are as many goroutines as the link to it is worth.
+func EachOf(ctx context.Context, src source.Source, name string, n int, f func(i int) error) error {
+	return source.Each(ctx, source.Width(src, name), n, f)
 }

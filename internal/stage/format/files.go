@@ -1,8 +1,10 @@
 package format
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"path"
 	"strings"
 
@@ -46,22 +48,28 @@ func InShard(err error) error {
 // errors of one that is missing or a folder.
 func Stat(ctx context.Context, src source.Source, paths []string, kind string) ([]source.Info, error) {
 	objs := make([]source.Info, len(paths))
-	err := Each(ctx, len(paths), func(i int) error {
-		st, err := src.Stat(ctx, paths[i])
+	lowest, first := len(paths), error(nil)
+	err := source.Stats(ctx, src, paths, func(i int, st source.Info, err error) error {
+		objs[i] = st
 		at := errs.Where{Shard: paths[i]}
 		switch {
 		case err != nil && errs.CodeOf(err) == errs.NotFound:
-			return errs.New(errs.NotFound, "there is no %s %q", kind, paths[i]).At(at).Because(errs.From(err).Cause).Try("%s", source.Suggest(ctx, src, paths[i]))
+			err = errs.New(errs.NotFound, "there is no %s %q", kind, paths[i]).At(at).Because(errs.From(err).Cause)
 		case err != nil:
-			return InShard(err)
+			err = InShard(err)
 		case st.Dir:
-			return errs.New(errs.Config, "%q is a folder, not a %s", paths[i], kind).At(at).
+			err = errs.New(errs.Config, "%q is a folder, not a %s", paths[i], kind).At(at).
 				Try("for the files in it write %s/*%s", strings.TrimRight(paths[i], "/"), path.Ext(paths[i]))
 		}
-		objs[i] = st
+		if err != nil && i < lowest {
+			lowest, first = i, err // the error that a user sees does not depend on timing
+		}
 		return nil
 	})
-	return objs, err
+	if e := (*errs.Error)(nil); errors.As(first, &e) && e.Code == errs.NotFound {
+		first = e.Try("%s", source.Suggest(ctx, src, paths[lowest]))
+	}
+	return objs, cmp.Or(first, err)
 }
 
 // Mark is a version as a number, for a column of a format's own; 0 if there is none.
@@ -75,6 +83,10 @@ func Mark(version string) int64 {
 	return int64(xxhash.Sum64String(version))
 }
 
+// pinned says whether every read of an object is held against a version that is more than
+// a time: then what was read is one object's, and no second look is needed.
+func pinned(obj source.Info) bool { return obj.Version != "" && obj.Time == 0 }
+
 // Settled calls read once the file's time is old enough to be a witness, and fails if
 // the file was written to in the meantime: what read found would be half of the old
 // file and half of the new one.
@@ -82,7 +94,7 @@ func Settled(ctx context.Context, src source.Source, obj source.Info, read func(
 	if err := source.Settle(ctx, obj); err != nil {
 		return err
 	}
-	if err := read(); err != nil {
+	if err := read(); err != nil || pinned(obj) {
 		return err
 	}
 	now, err := src.Stat(ctx, obj.Name)
@@ -139,12 +151,13 @@ func Fresh(ctx context.Context, src source.Source, paths []string, x *index.Inde
 	if x.Files() != len(paths) {
 		return false
 	}
-	stale := errs.New(errs.Changed, "stale")
-	return Each(ctx, len(paths), func(i int) error {
+	for i := range paths {
 		if string(x.AppendPath(i, nil)) != paths[i] {
-			return stale
+			return false
 		}
-		st, err := src.Stat(ctx, paths[i])
+	}
+	stale := errs.New(errs.Changed, "stale")
+	return source.Stats(ctx, src, paths, func(i int, st source.Info, err error) error {
 		if err != nil {
 			return err
 		}

@@ -40,9 +40,14 @@ type Written struct{ Names []string }
 // "https://host:port".
 func (w *Written) Host(origin string) bool {
 	return w != nil && slices.ContainsFunc(w.Names, func(name string) bool {
-		hosts, err := Braces(HostOf(strings.TrimPrefix(name, "@")))
-		return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, origin) })
+		hosts, err := Braces(HostOf(OfList(name)))
+		return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return sameHost(h, origin) })
 	})
+}
+
+// sameHost says whether two results of HostOf are the same: hosts of HTTP have no case.
+func sameHost(a, b string) bool {
+	return a == b || strings.EqualFold(a, b) && (SchemeOf(a) == "http" || SchemeOf(a) == "https")
 }
 
 // HostOf is the scheme and the host, bucket or container of a name, without a user:
@@ -52,12 +57,11 @@ func HostOf(name string) string {
 	if prefix == "" || strings.EqualFold(prefix, "file://") {
 		return ""
 	}
-	host, _, _ := strings.Cut(rest, "/")
-	host, _, _ = strings.Cut(host, "?")
-	if at := strings.LastIndexByte(host, '@'); at >= 0 {
-		host = host[at+1:]
+	host := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		host = rest[:end]
 	}
-	return prefix + host
+	return prefix + host[strings.LastIndexByte(host, '@')+1:]
 }
 
 // Link is how reads of a source that waits are best made.

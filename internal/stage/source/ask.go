@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
@@ -27,6 +28,20 @@ type Namer interface {
 	// Names is what is directly below prefix, in byte order: Name, Dir and Other of
 	// each, nothing else. Links are not followed: they have Symlink for Other.
 	Names(ctx context.Context, prefix string) ([]Info, error)
+}
+
+// Statter is a source that looks at many names for less than a Stat each.
+type Statter interface {
+	// Stats calls got with what Stat says of each name, in any order, one call at a time.
+	// It ends with the first error that got returns, or ctx's.
+	Stats(ctx context.Context, names []string, got func(i int, st Info, err error) error) error
+}
+
+// Prefixer is a source that lists a part of a folder.
+type Prefixer interface {
+	// Begin yields what List of the folder in prefix does, but only what begins with
+	// prefix, which ends within a name. Where there is nothing, it yields nothing.
+	Begin(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
 // Keeper is a source that keeps the secrets of names to itself.
@@ -70,6 +85,67 @@ func Names(ctx context.Context, src Source, prefix string) (all []Info, err erro
 	return all, nil
 }
 
+// Stats is what Stat says of names, as Statter says.
+func Stats(ctx context.Context, src Source, names []string, got func(i int, st Info, err error) error) error {
+	if s, ok := src.(Statter); ok {
+		return s.Stats(ctx, names, got)
+	}
+	if len(names) == 0 {
+		return ctx.Err()
+	}
+	var mu sync.Mutex
+	return Each(ctx, Width(src, names[0]), len(names), func(i int) error {
+		st, err := src.Stat(ctx, names[i])
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return got(i, st, err)
+	})
+}
+
+// asker is a source of several others, which can do what they can.
+type asker interface {
+	begin(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool)
+	flat(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool)
+	namesOnly(prefix string) bool
+}
+
+// namesOnly says whether a source of that name lists names for less than all that List says.
+func namesOnly(src Source, prefix string) bool {
+	if a, ok := src.(asker); ok {
+		return a.namesOnly(prefix)
+	}
+	_, ok := src.(Namer)
+	return ok
+}
+
+// Begin is Prefixer's; false: the source of that name is none.
+func Begin(ctx context.Context, src Source, prefix string) (iter.Seq2[Info, error], bool) {
+	switch src := src.(type) {
+	case asker:
+		return src.begin(ctx, prefix)
+	case Prefixer:
+		return src.Begin(ctx, prefix), true
+	}
+	return nil, false
+}
+
+// Flat is Walk; false: it would cost a listing for each folder.
+func Flat(ctx context.Context, src Source, prefix string) (iter.Seq2[Info, error], bool) {
+	switch src := src.(type) {
+	case asker:
+		return src.flat(ctx, prefix)
+	case Walker:
+		return src.Walk(ctx, prefix), true
+	}
+	return nil, false
+}
+
+// folderOf is the folder of a prefix that ends within a name.
+func folderOf(prefix string) string { return prefix[:strings.LastIndexByte(prefix, '/')+1] }
+
 // Walk yields all objects below prefix at any depth, as Walker says. Links to folders are
 // not followed, so that it ends.
 func Walk(ctx context.Context, src Source, prefix string) iter.Seq2[Info, error] {
@@ -83,11 +159,23 @@ func Walk(ctx context.Context, src Source, prefix string) iter.Seq2[Info, error]
 // slash, which is how the names below them sort among the others.
 func walk(ctx context.Context, src Source, prefix string, yield func(Info, error) bool) bool {
 	var all []Info
+	links := map[string]bool{}
+	if n, ok := src.(Namer); ok { // only such a source has any
+		names, err := n.Names(ctx, prefix)
+		if err != nil {
+			return yield(Info{}, err)
+		}
+		for _, it := range names {
+			links[it.Name] = it.Other == Symlink
+		}
+	}
 	for it, err := range src.List(ctx, prefix) {
 		if err != nil {
 			return yield(Info{}, err)
 		}
-		all = append(all, it)
+		if !it.Dir || !links[it.Name] {
+			all = append(all, it)
+		}
 	}
 	key := func(i Info) string {
 		if i.Dir {

@@ -18,6 +18,10 @@ func where(name string, off int64) errs.Where {
 // ErrNowhere is why a name that is there was not found.
 var ErrNowhere = errors.New("it is a link that leads nowhere")
 
+// ErrNoStore is why a name was not found if there is nothing of what it is in: no such
+// repository, whose own error says best what to try.
+var ErrNoStore = errors.New("there is no such store")
+
 // notRegular is the mode of what was found where a file should be.
 type notRegular uint32
 

@@ -2,7 +2,7 @@ package source
 
 import (
 	"context"
-	"path"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +30,11 @@ func Expand(ctx context.Context, src Source, patterns []string) ([]string, error
 }
 
 func expand(ctx context.Context, src Source, patterns []string) ([]string, error) {
-	x := expander{ctx, src}
+	x := expander{ctx: ctx, src: src}
+	patterns = slices.Clone(patterns)
+	for i, p := range patterns {
+		patterns[i] = Bare(p)
+	}
 	var out []string
 	if k, ok := src.(Keeper); ok {
 		var err error
@@ -38,8 +42,10 @@ func expand(ctx context.Context, src Source, patterns []string) ([]string, error
 			return nil, err
 		}
 	}
+	if err := x.look(patterns); err != nil {
+		return nil, err
+	}
 	for _, p := range patterns {
-		p = Bare(p)
 		there, err := x.exists(p)
 		if err != nil {
 			return nil, err
@@ -67,8 +73,37 @@ func expand(ctx context.Context, src Source, patterns []string) ([]string, error
 
 // expander looks for names, for one Expand.
 type expander struct {
-	ctx context.Context
-	src Source
+	ctx   context.Context
+	src   Source
+	known map[string]bool // names that were looked at together, and whether they exist
+}
+
+// look looks at the names that patterns stand for, where each by itself would be a
+// request: those of files are looked at when it is their turn.
+func (x *expander) look(patterns []string) error {
+	if _, ok := x.src.(Statter); !ok {
+		return nil
+	}
+	var names []string
+	for _, p := range patterns {
+		if SchemeOf(p) == "" {
+			continue
+		}
+		names = append(names, p)
+		if more, err := Braces(p); err == nil && (len(more) > 1 || len(more) == 1 && more[0] != p) && len(names)+len(more) <= maxNames {
+			names = append(names, more...)
+		}
+	}
+	if len(names) < 2 {
+		return nil
+	}
+	x.known = make(map[string]bool, len(names))
+	return Stats(x.ctx, x.src, names, func(i int, _ Info, err error) error {
+		if there, err := x.says(names[i], err); err == nil {
+			x.known[names[i]] = there
+		}
+		return nil // an error is for whoever needs the name
+	})
 }
 
 func (x expander) appendFound(out []string, pattern string, names []string) ([]string, error) {
@@ -104,13 +139,21 @@ func (x expander) appendFound(out []string, pattern string, names []string) ([]s
 // exists is Exists, but false for a pattern that cannot be looked at, which is
 // hardly the name of a file, and for a link that leads nowhere.
 func (x expander) exists(name string) (bool, error) {
+	if there, known := x.known[name]; known {
+		return there, nil
+	}
 	_, err := x.src.Stat(x.ctx, name)
+	return x.says(name, err)
+}
+
+// says is whether a name exists, of which Stat says err.
+func (x expander) says(name string, err error) (bool, error) {
 	switch {
 	case err == nil:
 		return true, nil
 	case x.ctx.Err() != nil:
 		return false, x.ctx.Err()
-	case errs.CodeOf(err) == errs.NotFound:
+	case errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore):
 		return false, nil
 	case errs.CodeOf(err) == errs.Unreadable:
 		return !strings.ContainsAny(name, "{*?["), nil
@@ -180,116 +223,6 @@ func deepest(ctx context.Context, src Source, name string) (dir, rest string) {
 			return dir, rest
 		}
 	}
-}
-
-func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
-
-// glob is what matches a pattern, sorted; nil for nothing, a malformed pattern
-// included.
-func (x expander) glob(pattern string) ([]string, error) {
-	prefix, rest := split(pattern)
-	if prefix == "" && strings.HasPrefix(rest, "/") {
-		prefix, rest = "/", strings.TrimLeft(rest, "/")
-	}
-	found := []string{prefix}
-	for plain := true; rest != "" && len(found) > 0; {
-		var part string
-		part, rest, _ = strings.Cut(rest, "/")
-		if part == "" {
-			continue
-		}
-		if plain = plain && !hasGlob(part); plain {
-			found[0] += part + "/" // listing it says whether it exists
-			continue
-		}
-		var next []string
-		for _, dir := range found {
-			var err error
-			if next, err = x.step(next, dir, part, rest == ""); err != nil {
-				return nil, err
-			}
-		}
-		found = next
-	}
-	slices.Sort(found)
-	return slices.Compact(found), nil
-}
-
-// step appends what one part of a pattern matches in dir.
-func (x expander) step(next []string, dir, part string, last bool) ([]string, error) {
-	switch {
-	case part == "**" && last:
-		return x.below(next, dir, true)
-	case part == "**":
-		return x.below(append(next, dir), dir, false)
-	case !hasGlob(part):
-		there, err := Exists(x.ctx, x.src, dir+part)
-		if there {
-			next = append(next, closed(dir+part, last))
-		}
-		return next, err
-	}
-	entries, err := x.entries(dir)
-	if err != nil {
-		return nil, err
-	}
-	part = strings.ReplaceAll(part, "[!", "[^")
-	for _, e := range entries {
-		name := e.Base()
-		ok, err := path.Match(part, name)
-		if err != nil || !ok || name[0] == '.' && part[0] != '.' {
-			continue
-		}
-		if last || e.Dir || e.Other == Symlink && IsDir(x.ctx, x.src, dir+name) {
-			next = append(next, closed(dir+name, last))
-		}
-	}
-	return next, x.ctx.Err()
-}
-
-// below appends the folders (or, for files, the files) at any depth below dir.
-// Links to folders are not followed, so that it ends.
-func (x expander) below(next []string, dir string, files bool) ([]string, error) {
-	entries, err := x.entries(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		name := e.Base()
-		switch {
-		case name[0] == '.':
-		case e.Dir:
-			if !files {
-				next = append(next, dir+name+"/")
-			}
-			if next, err = x.below(next, dir+name+"/", files); err != nil {
-				return nil, err
-			}
-		case files:
-			next = append(next, dir+name)
-		}
-	}
-	return next, nil
-}
-
-// entries is what a folder holds; nothing if it is not one.
-func (x expander) entries(dir string) ([]Info, error) {
-	if err := x.ctx.Err(); err != nil {
-		return nil, err
-	}
-	all, err := Names(x.ctx, x.src, dir)
-	if errs.CodeOf(err) == errs.NotFound {
-		return nil, nil
-	}
-	return all, err
-}
-
-// closed ends the name of a folder that is looked into with a slash.
-func closed(name string, last bool) string {
-	if last {
-		return name
-	}
-	return name + "/"
 }
 
 func tooMany(pattern string) error {

@@ -23,7 +23,7 @@ func ExpandFrom(ctx context.Context, src Source, patterns []string, elsewhere fu
 	for _, p := range patterns {
 		list, is := strings.CutPrefix(p, "@")
 		if is {
-			there, err := (expander{ctx, src}).exists(p)
+			there, err := (expander{ctx: ctx, src: src}).exists(p)
 			if err != nil {
 				return nil, err
 			}
@@ -40,6 +40,14 @@ func ExpandFrom(ctx context.Context, src Source, patterns []string, elsewhere fu
 		all = append(all, names...)
 	}
 	return expand(ctx, src, all)
+}
+
+// OfList is the name of the list that a path stands for, and any other path as it is.
+func OfList(path string) string {
+	if list, is := strings.CutPrefix(path, "@"); is && SchemeOf(list) != "" {
+		return list
+	}
+	return path
 }
 
 // readList is what a list names: URLs, absolute paths in a local list, or names relative
@@ -82,7 +90,7 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 			return nil, errs.From(err).At(where(list, -1))
 		}
 		for _, name := range names {
-			if host := HostOf(name); !strings.EqualFold(host, HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
+			if host := HostOf(name); !sameHost(host, HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
 				if host == "" {
 					host = "files of this machine"
 				}

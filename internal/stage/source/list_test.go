@@ -116,7 +116,7 @@ func TestHosts(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"https://a@b@c/d": "https://c", "https://a/b@c": "https://a", "https://a?@b/c": "https://a", "https://a#@b/": "https://b",
+		"https://a@b@c/d": "https://c", "https://a/b@c": "https://a", "https://a?@b/c": "https://a", "https://a#@b/": "https://a",
 		"file:///x": "", "/x": "", "x": "",
 	} {
 		if got := source.HostOf(name); got != want {
@@ -125,5 +125,26 @@ func TestHosts(t *testing.T) {
 	}
 	if (*source.Written)(nil).Host("https://data.example") {
 		t.Error("nothing was written")
+	}
+}
+
+func TestUnder(t *testing.T) {
+	prefixes := []string{"s3://b/a", "https://h.example:8443/d/", "https://all.example", "/data/x/", "file:///more"}
+	for name, want := range map[string]bool{
+		"s3://b/a/x": true, "s3://b/a": true, "s3://b/ab": false, "s3://b/a/../c": false, "s3://b": false, "s3://B/a/x": false, "gs://b/a/x": false, "s3://c/a/x": false,
+		"https://h.example:8443/d/x": true, "https://H.example:8443/d/x?y=/../..": true, "https://u:p@h.example:8443/d/x": true,
+		"https://h.example/d/x": false, "http://h.example:8443/d/x": false, "https://h.example:8443/D/x": false, "https://h.example:8443/d/../e": false,
+		"https://h.example:8443/d/%2e%2e/e": false, "https://h.example:8443/d%2fx": true, "https://h.example:8443/d/%2E%2E%2fe": false,
+		"https://all.example": true, "https://all.example/x": true, "https://all.example.evil/x": false, "https://all.example@evil/x": false, "https://all.example#@evil/x": true,
+		"/data/x/y": true, "/data/x": true, "/data/xy": false, "/data/x/../y": false, "file:///data/x/y": true, "/more/x": true, "/etc/passwd": false, "data/x/y": false,
+	} {
+		if got := source.Under(prefixes, name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for _, name := range []string{"/x", "x", "s3://b/x", ""} {
+		if source.Under(nil, name) || source.Under([]string{"", "s3://"}, name) {
+			t.Errorf("%q is under nothing", name)
+		}
 	}
 }

@@ -129,6 +129,7 @@ func waysOf(s Scheme, places []Place) (ways []*opened, err error) {
 	of := map[string]*opened{} // by bucket
 	for _, p := range places {
 		for _, name := range p.Names {
+			name = strings.TrimPrefix(name, "@") // of a list
 			if SchemeOf(name) != s.Name || s.Name == "file" {
 				continue
 			}
@@ -136,8 +137,10 @@ func waysOf(s Scheme, places []Place) (ways []*opened, err error) {
 			if at < 0 {
 				at = len(ways)
 				ways = append(ways, &opened{Scheme: s, access: p.Access})
+				ways[at].access.Written = &Written{}
 			}
 			way := ways[at]
+			way.access.Written.Names = append(way.access.Written.Names, name)
 			for _, bucket := range s.buckets(name) {
 				if of[bucket] == nil {
 					of[bucket] = way
@@ -338,4 +341,30 @@ func (m *Mux) Walk(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 		return func(yield func(Info, error) bool) { yield(Info{}, err) }
 	}
 	return m.ring.Load().each(Walk(ctx, o.src, m.ring.Load().full(prefix)))
+}
+
+func (m *Mux) begin(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
+	return m.some(ctx, prefix, Begin)
+}
+
+func (m *Mux) flat(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
+	return m.some(ctx, prefix, Flat)
+}
+
+// some is a listing that only some sources have.
+func (m *Mux) some(ctx context.Context, prefix string, of func(context.Context, Source, string) (iter.Seq2[Info, error], bool)) (iter.Seq2[Info, error], bool) {
+	o, err := m.of(prefix)
+	if err != nil {
+		return nil, false
+	}
+	all, ok := of(ctx, o.src, m.ring.Load().full(prefix))
+	if !ok {
+		return nil, false
+	}
+	return m.ring.Load().each(all), true
+}
+
+func (m *Mux) namesOnly(prefix string) bool {
+	o, err := m.of(prefix)
+	return err == nil && namesOnly(o.src, prefix)
 }

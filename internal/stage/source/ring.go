@@ -30,6 +30,7 @@ func (r *ring) with(names []string) (*ring, error) {
 		if Shown(name) == name {
 			continue
 		}
+		name = strings.TrimPrefix(name, "@")
 		all, err := Braces(name)
 		if err != nil || len(all) != 1 {
 			all = append(all, name) // which is looked for as it is written

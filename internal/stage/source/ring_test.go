@@ -47,10 +47,11 @@ func (s store) List(_ context.Context, prefix string) iter.Seq2[source.Info, err
 // own. One bucket may not.
 func TestBucketsThatAreReachedInDifferentWays(t *testing.T) {
 	objects := stagetest.Memory{"toy://a/x": []byte("ax"), "toy://b/x": []byte("bx"), "toy://b2/x": []byte("b2"), "other://a/x": []byte("o")}
-	made := map[source.Access]int{}
-	var asked []string
+	made := map[source.Storage]int{}
+	var asked, written []string
 	open := func(a source.Access) (source.Source, error) {
-		made[a]++
+		made[a.Storage]++
+		written = append(written, a.Storage.Region+": "+strings.Join(a.Written.Names, " "))
 		return store{objects, a, &asked}, nil
 	}
 	schemes := []source.Scheme{source.Local(), {Name: "toy", Open: open}, {Name: "other", Open: open}}
@@ -67,8 +68,12 @@ func TestBucketsThatAreReachedInDifferentWays(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
 	}
-	if len(made) != 2 || made[first] != 2 || made[second] != 1 { // toy and other, and toy
+	if len(made) != 2 || made[first.Storage] != 2 || made[second.Storage] != 1 { // toy and other, and toy
 		t.Errorf("sources were made for %v", made)
+	}
+	slices.Sort(written) // a token is sent to hosts that its own dataset names
+	if !slices.Equal(written, []string{"1: other://a/x", "1: toy://a/{x,y}", "2: toy://{b,b2}/x toy://b/*"}) {
+		t.Errorf("the user named %q", written)
 	}
 	if _, err := m.Stat(ctx, "toy://c/x"); errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), "toy://c/x") {
 		t.Errorf("a bucket of which nobody says how it is reached: %v", err)
@@ -80,7 +85,7 @@ func TestBucketsThatAreReachedInDifferentWays(t *testing.T) {
 	clear(made)
 	m, err = source.NewMuxOf(schemes, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://b/x"}, Access: first}})
 	stagetest.Must(t, err)
-	if _, err := m.Stat(ctx, "toy://b2/x"); err != nil || made[first] != 1 { // where all are the same, names that are found are too
+	if _, err := m.Stat(ctx, "toy://b2/x"); err != nil || made[first.Storage] != 1 { // where all are the same, names that are found are too
 		t.Errorf("%v, %v", err, made)
 	}
 	repo := []source.Scheme{{Name: "toy", Parts: 2, Open: open}}
@@ -169,5 +174,30 @@ func TestSecretsOfNamesThatAreExpanded(t *testing.T) {
 	}
 	if _, err := source.Expand(ctx, m, []string{"toy://h/0?sig=HUSH2"}); errs.CodeOf(err) != errs.Config || strings.Contains(err.Error(), "HUSH") {
 		t.Errorf("another signature of the same name: %v", err)
+	}
+}
+
+// A list may be signed, and what it names too.
+func TestSecretsOfLists(t *testing.T) {
+	list := "@toy://h/list.txt?sig=HUSH"
+	objects := stagetest.Memory{"toy://h/list.txt?sig=HUSH": []byte("0.tar\ntoy://h/1.tar?token=HUSH\n"), "toy://h/0.tar": []byte("0"), "toy://h/1.tar?token=HUSH": []byte("1")}
+	var asked []string
+	m, err := source.NewMuxOf([]source.Scheme{source.Local(), {Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}}, []source.Place{{Names: []string{list}}})
+	stagetest.Must(t, err)
+	found, err := source.Expand(ctx, m, []string{source.Shown(list)})
+	if err != nil || strings.Join(found, " ") != "toy://h/0.tar toy://h/1.tar" {
+		t.Fatalf("%v, %v", found, err)
+	}
+	if b, err := source.ReadAll(ctx, m, found[1], 10); err != nil || string(b) != "1" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// A command line that is kept has no secrets of its flags and URLs.
+func TestShownWords(t *testing.T) {
+	given := strings.Fields("python train.py --hf-token HUSH --api_key=HUSH -v --secret --tokenizer gpt2 --data https://u:HUSH@h/x?sig=HUSH --data=s3://b/x --token")
+	want := "python train.py --hf-token ... --api_key=... -v --secret --tokenizer gpt2 --data https://h/x --data=s3://b/x --token"
+	if got := strings.Join(source.ShownWords(given), " "); got != want {
+		t.Error(got)
 	}
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -71,8 +72,34 @@ func Secret(key string) (set string, is bool) {
 // Shown is a name as it may be shown and stored, without signatures, tokens and
 // passwords. The names of local files have none, whatever they look like.
 func Shown(name string) string {
+	if list, is := strings.CutPrefix(name, "@"); is && list != "" && list[0] != '@' { // of names
+		return "@" + Shown(list)
+	}
 	if SchemeOf(name) == "" {
 		return name
 	}
 	return errs.Shown(name)
+}
+
+// ShownWords is a command line as it may be shown and stored: names as Shown, and without
+// the values of flags that are called key, token, password or secret.
+func ShownWords(words []string) []string {
+	out := make([]string, len(words))
+	hidden := false
+	for i, w := range words {
+		name, _, given := strings.Cut(w, "=")
+		flag := strings.HasPrefix(w, "-") && slices.ContainsFunc([]string{"key", "token", "password", "secret"}, func(end string) bool {
+			return strings.HasSuffix(strings.ToLower(name), end)
+		})
+		switch {
+		case hidden && !strings.HasPrefix(w, "-"):
+			out[i] = "..."
+		case flag && given:
+			out[i] = name + "=..."
+		default:
+			out[i] = errs.Shown(w)
+		}
+		hidden = flag && !given
+	}
+	return out
 }

@@ -187,7 +187,7 @@ func TestSeveralSchemes(t *testing.T) {
 	a, b := found[0], found[1]
 	upload(t, s, b)
 	manifest := stagetest.Put(t, pictures+"/both.csv", []byte("path\n"+a+"\n"+away(t, b)+"\n"))
-	both := open(t, spec.Dataset{Manifest: manifest, Root: "/"}, schemes(s))
+	both := open(t, spec.Dataset{Manifest: manifest, Root: "/", Origins: spec.Paths{"mem://b/"}}, schemes(s))
 	s.Calls()
 	for id, name := range found {
 		raw, err := both.Read(t.Context(), int64(id))

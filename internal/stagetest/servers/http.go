@@ -55,7 +55,7 @@ func (o HTTPOptions) config(t testing.TB, dir, own string, port int) string {
 	}
 	line("server {")
 	if o.Cert != nil {
-		line("listen 127.0.0.1:%d ssl; ssl_certificate %s; ssl_certificate_key %s;", port, o.Cert.File, o.Cert.Key)
+		line("listen 127.0.0.1:%d ssl; ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate %s; ssl_certificate_key %s;", port, o.Cert.File, o.Cert.Key)
 	} else {
 		line("listen 127.0.0.1:%d;", port)
 	}

@@ -69,7 +69,7 @@ func launch(t testing.TB, cmd *exec.Cmd) *process {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // a server that is killed is no error
+			_ = cmd.Wait() // it is killed, which Wait calls an error
 			close(p.ended)
 		}
 	}()

@@ -49,7 +49,7 @@ func (p *packer) texts(ctx context.Context, src source.Source) (kind string, all
 		return "", nil, nil
 	}
 	text := formats[at]
-	paths, err := source.Expand(ctx, src, p.Dataset.Path)
+	paths, err := source.ExpandFrom(ctx, src, p.Dataset.Path, p.Dataset.Elsewhere)
 	if err != nil {
 		return "", nil, err
 	}
@@ -179,7 +179,7 @@ func (c Config) apart(ctx context.Context) error {
 		return err
 	}
 	defer src.Close()
-	paths, err := source.Expand(ctx, src, c.Dataset.Path)
+	paths, err := source.ExpandFrom(ctx, src, c.Dataset.Path, c.Dataset.Elsewhere)
 	if err != nil {
 		return nil //nolint:nilerr // opening it says so
 	}

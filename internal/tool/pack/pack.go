@@ -10,6 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
@@ -76,8 +77,15 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	return r, err
 }
 
+// toWrite is the folder that a packing is written to.
+func toWrite(dst string) (string, error) { return source.ToWrite(dst, "shards") }
+
 // open opens the source.
 func open(ctx context.Context, c Config) (*packer, func(), error) {
+	var err error
+	if c.Dst, err = toWrite(c.Dst); err != nil {
+		return nil, nil, err
+	}
 	if err := c.Options.settle(); err != nil {
 		return nil, nil, err
 	}
@@ -203,6 +211,9 @@ func (d *dst) keep(p *plan) error {
 // Finished is the number of finished shards of a packing in progress, and of all
 // its shards; 0 if there is none.
 func Finished(dir string) (done, all int, err error) {
+	if dir, err = toWrite(dir); err != nil {
+		return 0, 0, err
+	}
 	d := openDst(dir)
 	m, p, err := d.state()
 	switch {
@@ -235,6 +246,10 @@ func Finished(dir string) (done, all int, err error) {
 // Finish ends a packing whose shards were made by tasks: it checks that all exist
 // and writes the manifest. It needs no source.
 func Finish(dir string) (*Report, error) {
+	dir, err := toWrite(dir)
+	if err != nil {
+		return nil, err
+	}
 	d := openDst(dir)
 	m, p, err := d.state()
 	switch {

@@ -151,7 +151,7 @@ func (c Config) files(ctx context.Context, damage *errs.Error) []string {
 		return nil
 	}
 	defer src.Close()
-	paths, err := source.Expand(ctx, src, d.Path)
+	paths, err := source.ExpandFrom(ctx, src, d.Path, d.Elsewhere)
 	if err != nil {
 		return nil
 	}

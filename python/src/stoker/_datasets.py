@@ -392,6 +392,8 @@ def absolute(path: str) -> str:
     of WebDataset's and chains of fsspec's are as they are: the engine says what to write instead of those."""
     if not path or "://" in path or foreign(path):
         return path
+    if path.startswith("@") and not os.path.exists(path):  # a list of names
+        return "@" + absolute(path[1:])
     return os.path.join(os.getcwd(), path)
 
 

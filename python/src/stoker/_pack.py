@@ -95,6 +95,8 @@ def pack(
     if progress is not None and not callable(progress):
         problems.add(f"progress is of type {type(progress).__name__}", "give a function of (done, total, bytes)")
     to = _path(dst, "dst", problems)
+    if "://" in to and not to.startswith("file://"):
+        problems.add("dst is in a store, and shards are written to folders", "pack into a folder, and copy it there")
     if (stepped := _in_python(src)) is not None and to:
         problems.raise_any()
         from . import _packsteps  # which needs the loader

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from ._folder import EXTENSIONS
+from ._shown import shown as bare
 
 # The call that reads a file, by the end of its name.
 _ENDINGS = {
@@ -42,8 +43,8 @@ def of_path(path: str) -> tuple[str, str]:
     """What to say about a path that was given as a dataset, and what to try."""
     path = path.removeprefix("file://")
     if "://" in path:
-        hint = "stoker reads local files: copy or mount the data, and give its path to a class; "
-        return "dataset is a URL", hint + _FORMATS
+        call = ending(bare(path)) or f"give it to a class, such as stoker.WebDataset({bare(path)!r})"
+        return "dataset is a URL", f"{call}; {_FORMATS}"
     if _PATTERN.search(path) and not os.path.exists(path):
         found = ending(path)
         if found is None and path.lower().endswith(EXTENSIONS):

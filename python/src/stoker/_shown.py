@@ -29,7 +29,7 @@ _BESIDE_SIGNATURE = frozenset(("expires", "policy", "ossexpires"))
 
 def shown(name: str) -> str:
     """A name as it may be shown and stored: without signatures and tokens in its query, without user and password."""
-    return shown_text(name) if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name) else name
+    return shown_text(name) if re.match(r"@?[A-Za-z][A-Za-z0-9+.-]*://", name) else name
 
 
 def shown_text(text: str) -> str:

@@ -81,29 +81,52 @@ func (l *list) add(p string) {
 // stat is the sizes and versions of all files. fail turns the error of one into that of the
 // dataset.
 func (l *list) stat(ctx context.Context, src source.Source, progress index.Progress, fail func(i int, err error) error) (sizes []int64, versions []string, err error) {
-	const run = 256 // files looked at by one goroutine in one go
 	sizes, versions = make([]int64, len(l.paths)), make([]string, len(l.paths))
-	var mu sync.Mutex
+	one := func(i int, st source.Info, err error) error {
+		if err == nil && st.Dir {
+			err = errs.New(errs.Config, "%q is a folder, not a file", l.paths[i]).At(errs.Where{File: l.paths[i]}).
+				Try("for the files in it write %s/*", l.paths[i])
+		}
+		sizes[i], versions[i] = st.Size, st.Version
+		return err
+	}
+	const run = 256 // files between two words of progress, and looked at by one goroutine in one go
 	done := 0
+	told := func(n int) {
+		if done += n; progress != nil {
+			progress(int64(done), int64(len(sizes)), "files")
+		}
+	}
+	if slices.ContainsFunc(l.paths, func(p string) bool { return source.SchemeOf(p) != "" }) {
+		lowest, first, left := len(l.paths), error(nil), 0
+		err = source.Stats(ctx, src, l.paths, func(i int, st source.Info, err error) error {
+			if err := one(i, st, err); err != nil && i < lowest {
+				lowest, first = i, err
+			}
+			if left++; left == run {
+				left = 0
+				told(run)
+			}
+			return nil
+		})
+		told(left)
+		if first != nil && err == nil {
+			err = fail(lowest, first)
+		}
+		return sizes, versions, err
+	}
+	var mu sync.Mutex
 	err = format.Each(ctx, (len(sizes)+run-1)/run, func(r int) error {
 		end := min((r+1)*run, len(sizes))
 		for i := r * run; i < end; i++ {
 			st, err := src.Stat(ctx, l.paths[i])
-			if err == nil && st.Dir {
-				err = errs.New(errs.Config, "%q is a folder, not a file", l.paths[i]).At(errs.Where{File: l.paths[i]}).
-					Try("for the files in it write %s/*", l.paths[i])
-			}
-			if err != nil {
+			if err := one(i, st, err); err != nil {
 				return fail(i, err)
 			}
-			sizes[i], versions[i] = st.Size, st.Version
 		}
-		if progress != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			done += end - r*run
-			progress(int64(done), int64(len(sizes)), "files")
-		}
+		mu.Lock()
+		defer mu.Unlock()
+		told(end - r*run)
 		return nil
 	})
 	return sizes, versions, err
@@ -111,8 +134,8 @@ func (l *list) stat(ctx context.Context, src source.Source, progress index.Progr
 
 // write adds the columns of files below root, and of samples.
 func (l *list) write(b *index.Builder, root string, sizes []int64, versions []string) {
-	if root == anything && slices.ContainsFunc(l.paths, func(p string) bool { return source.SchemeOf(p) != "" }) {
-		root = "" // names of several schemes have no folder in common
+	if slices.ContainsFunc(l.paths, func(p string) bool { return !source.Under([]string{root}, p) }) {
+		root = "" // names of several stores have no folder in common
 	}
 	var names index.Texts
 	for _, p := range l.paths {
@@ -155,7 +178,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	}
 	l := newList()
 	for row := range t.rows {
-		p, err := t.resolve(t.cols[paths], row, root, opt.Root != "")
+		p, err := t.resolve(t.cols[paths], row, root, opt)
 		if err != nil {
 			return err
 		}
@@ -184,12 +207,10 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	return nil
 }
 
-// anything is the root that takes every path, and names of every scheme.
-const anything = "/"
-
-// resolve returns the file that a row names. A path that leaves the root is refused:
-// a manifest is only data.
-func (t *table) resolve(c *cells, row int, root string, given bool) (string, error) {
+// resolve returns the file that a row names. A manifest is only data, and others may have
+// written it: a path that leaves the root is refused, and so is any other store or host,
+// to which the user's keys would be sent, unless the user has listed it in the origins.
+func (t *table) resolve(c *cells, row int, root string, opt Options) (string, error) {
 	p := string(c.text.At(row))
 	if k := c.kinds[row]; k == cellNull || k == cellEmpty {
 		return "", t.fail(errs.MissingField, -1, "%s has no path in column %q", t.row(row), c.name).Try("give every row a path, or remove the row")
@@ -199,15 +220,30 @@ func (t *table) resolve(c *cells, row int, root string, given bool) (string, err
 		full = source.Join(root, full)
 	}
 	full = source.Clean(full)
-	if root == anything || full != root && strings.HasPrefix(full, strings.TrimSuffix(root, "/")+"/") {
+	shown := source.Shown(full)
+	wrong := func(format string, a ...any) *errs.Error {
+		e := t.fail(errs.Config, -1, "%s names %q, "+format, append([]any{t.row(row), source.Shown(p)}, a...)...)
+		e.Where.Sample = errs.Known(int64(row))
+		return e
+	}
+	host := source.HostOf(full)
+	switch {
+	case shown != full:
+		return "", wrong("a URL with a signature, a token or a password, which is stored nowhere").
+			Try("write the name alone into the manifest, and give credentials by the environment")
+	case full != root && source.Under([]string{root}, full), source.Under(opt.Origins, full):
 		return full, nil
+	case host != "":
+		return "", wrong("which is outside of %s: a manifest may name only what is stored where it is", root).
+			Try("if you trust the manifest, list the place in origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
+	case source.SchemeOf(root) != "":
+		return "", wrong("a file of this machine, and the manifest is stored elsewhere").
+			Try("if you trust the manifest, list the folder in origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
+	case opt.Root != "":
+		return "", wrong("which is outside of %s", root).Try("paths may not leave the root that was given")
 	}
-	e := t.fail(errs.Config, -1, "%s names %q, which is outside of %s", t.row(row), p, root)
-	e.Where.Sample = errs.Known(int64(row))
-	if given {
-		return "", e.Try("paths may not leave the root that was given")
-	}
-	return "", e.Try("give root, the folder that holds all files (root \"/\" takes any path), if the manifest can be trusted")
+	return "", wrong("which is outside of %s", root).
+		Try("give root, the folder that holds all files (root \"/\" takes any path), if the manifest can be trusted")
 }
 
 // choose returns the number of the column called want, or, if that is empty, of the
@@ -302,7 +338,7 @@ func buildTable(ctx context.Context, src source.Source, paths []string, opt Opti
 		return err
 	}
 	tables := make([]*table, len(objs))
-	if err := format.Each(ctx, len(objs), func(i int) error {
+	if err := format.EachOf(ctx, src, objs[0].Name, len(objs), func(i int) error {
 		return format.Settled(ctx, src, objs[i], func() (err error) {
 			tables[i], err = read(ctx, src, objs[i])
 			return err

@@ -53,6 +53,8 @@ type Options struct {
 	// Root is the folder that paths are relative to and may not leave; "": that of
 	// the manifest.
 	Root string
+	// Origins are names elsewhere that the rows of a manifest may have besides.
+	Origins []string
 
 	Store    *index.Store   // where the index is kept; nil: index.DefaultStore()
 	Progress index.Progress // of indexing; may be nil
@@ -61,7 +63,11 @@ type Options struct {
 // text identifies an index. The number of "columns" is raised when cells get other types,
 // so that older indexes are not used.
 func (o Options) text(kind string) string {
-	b, _ := json.Marshal(map[string]any{"kind": kind, "columns": 2, "path": jsontext.Name(o.Path), "label": jsontext.Name(o.Label), "root": jsontext.Name(o.Root)})
+	all := map[string]any{"kind": kind, "columns": 2, "path": jsontext.Name(o.Path), "label": jsontext.Name(o.Label), "root": jsontext.Name(o.Root)}
+	if len(o.Origins) > 0 { // an index of rows that are refused without them is another one
+		all["origins"] = o.Origins
+	}
+	b, _ := json.Marshal(all)
 	return string(b)
 }
 

@@ -24,7 +24,8 @@ type dir struct {
 	mark   int64 // of its version, before it was listed and after; 0: it has none
 	subs   []*dir
 	files  []file
-	loose  int // root: files that would be samples if they were in a class
+	full   bool // with what is below subs
+	loose  int  // root: files that would be samples if they were in a class
 	// others are pipes, sockets and devices that are called as samples are.
 	others []other
 }
@@ -90,17 +91,66 @@ func (w *walker) once(ctx context.Context, d *dir) error {
 					At(errs.Where{File: sub.path}).Try("remove the link: images below it would be taken again and again")
 			}
 			d.subs = append(d.subs, sub)
-		case !w.sample(base):
-		case it.Other != "" && d.class >= 0:
-			d.others = append(d.others, other{join(d.rel, base), it.Other})
-		case d.class < 0:
-			d.loose++
 		default:
-			d.files = append(d.files, file{base, it.Size, it.Version})
+			w.add(d, base, it)
 		}
 	}
 	w.tell(int64(len(d.files)))
 	return nil
+}
+
+// add takes in what d holds that is not a folder.
+func (w *walker) add(d *dir, base string, it source.Info) {
+	switch {
+	case !w.sample(base):
+	case it.Other != "" && d.class >= 0:
+		d.others = append(d.others, other{join(d.rel, base), it.Other})
+	case d.class < 0:
+		d.loose++
+	default:
+		d.files = append(d.files, file{base, it.Size, it.Version})
+	}
+}
+
+// flat fills a class with everything below it; false: the source lists folder by folder.
+func (w *walker) flat(ctx context.Context, class *dir) (flat bool, err error) {
+	all, flat := source.Flat(ctx, w.src, class.path+"/")
+	if !flat {
+		return false, nil
+	}
+	dirs, n := map[string]*dir{"": class}, int64(0)
+	for it, err := range all {
+		if err != nil {
+			return true, err
+		}
+		below := strings.TrimPrefix(it.Name, class.path+"/")
+		slash := strings.LastIndexByte(below, '/')
+		w.add(w.within(dirs, class, below[:max(slash, 0)]), below[slash+1:], it)
+		if n++; n%tellFiles == 0 {
+			w.tell(tellFiles)
+		}
+	}
+	w.tell(n % tellFiles)
+	class.full = true
+	return true, ctx.Err()
+}
+
+// tellFiles is how often the listing of a class tells its progress, in names.
+const tellFiles = 1000
+
+// within is the folder of that name below a class, with those above it.
+func (w *walker) within(dirs map[string]*dir, class *dir, below string) *dir {
+	d := dirs[below]
+	if d == nil {
+		up, slash := class, strings.LastIndexByte(below, '/')
+		if slash >= 0 {
+			up = w.within(dirs, class, below[:slash])
+		}
+		d = &dir{path: class.path + "/" + below, rel: class.rel + "/" + below, class: class.class, parent: up}
+		dirs[below] = d
+		up.subs = append(up.subs, d)
+	}
+	return d
 }
 
 func join(rel, base string) string {
@@ -143,7 +193,12 @@ func (w *walker) tell(n int64) {
 
 // level lists folders side by side; the first error in their order counts.
 func (w *walker) level(ctx context.Context, dirs []*dir) error {
-	return format.Each(ctx, len(dirs), func(i int) error { return w.list(ctx, dirs[i]) })
+	return format.EachOf(ctx, w.src, dirs[0].path, len(dirs), func(i int) error {
+		if flat, err := w.flat(ctx, dirs[i]); flat || err != nil {
+			return err
+		}
+		return w.list(ctx, dirs[i])
+	})
 }
 
 // walk is the classes of the folder at root, each a tree, and the root itself.
@@ -170,7 +225,9 @@ func (w *walker) walk(ctx context.Context, root string) (*dir, error) {
 		}
 		var next []*dir
 		for _, d := range level {
-			next = append(next, d.subs...)
+			if !d.full {
+				next = append(next, d.subs...)
+			}
 		}
 		level = next
 	}

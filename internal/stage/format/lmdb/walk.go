@@ -194,7 +194,7 @@ func (t *tree) branch(no uint64, level int) error {
 // leaves reads leaves concurrently and walks them one after the other.
 func (t *tree) leaves(numbers []uint64) error {
 	pages := make([][]byte, len(numbers))
-	err := format.Each(t.ctx, len(numbers), func(i int) error {
+	err := format.EachOf(t.ctx, t.src, t.obj.Name, len(numbers), func(i int) error {
 		var err error
 		pages[i], err = t.read(numbers[i], isLeaf)
 		return err

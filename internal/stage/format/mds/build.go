@@ -71,7 +71,7 @@ func build(ctx context.Context, src source.Source, root string, b *index.Builder
 	shards := make([]built, len(objs))
 	done := tally{tell: progress, total: int64(len(objs))}
 	u := newUnpacker(src)
-	err = format.Each(ctx, len(objs), func(i int) error {
+	err = format.EachOf(ctx, src, root, len(objs), func(i int) error {
 		err := format.Settled(ctx, src, objs[i], func() (err error) {
 			shards[i], err = read(ctx, u, objs[i], &desc.shards[i], zipped[i], desc.cols)
 			return err
@@ -107,9 +107,12 @@ func (t *tally) add() {
 // alone.
 func locate(ctx context.Context, src source.Source, root string, desc *description) (objs []source.Info, zipped []bool, err error) {
 	paths, zipped := make([]string, len(desc.shards)), make([]bool, len(desc.shards))
-	err = format.Each(ctx, len(paths), func(i int) error {
-		s := &desc.shards[i]
+	for i, s := range desc.shards {
 		paths[i] = root + "/" + s.Raw.Basename
+	}
+	source.Expect(ctx, src, paths)
+	err = format.EachOf(ctx, src, root, len(paths), func(i int) error {
+		s := &desc.shards[i]
 		if s.Compression == "" {
 			return nil
 		}

@@ -109,7 +109,7 @@ func Damage(ctx context.Context, src source.Source, root string) (wrong []*errs.
 	}
 	wrong = make([]*errs.Error, len(desc.shards))
 	u := newUnpacker(src)
-	err = format.Each(ctx, len(wrong), func(i int) error {
+	err = format.EachOf(ctx, src, root, len(wrong), func(i int) error {
 		one := *desc
 		one.shards = desc.shards[i : i+1]
 		objs, zipped, err := locate(ctx, src, root, &one)

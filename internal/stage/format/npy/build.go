@@ -186,7 +186,7 @@ func build(ctx context.Context, src source.Source, w want, files []string, opt O
 	}
 	found := make([]*holding, len(files))
 	tally := format.NewTally(opt.Progress, objs)
-	err = format.Each(ctx, len(files), func(i int) error {
+	err = format.EachOf(ctx, src, files[0], len(files), func(i int) error {
 		seen := int64(0)
 		summed := func(n int64) {
 			seen += n

@@ -79,7 +79,7 @@ func build(ctx context.Context, src source.Source, paths []string, opt Options, 
 	var mu sync.Mutex
 	done := int64(0)
 	parts := make([]*part, len(objs))
-	err = format.Each(ctx, len(objs), func(i int) error {
+	err = format.EachOf(ctx, src, objs[0].Name, len(objs), func(i int) error {
 		err := format.Settled(ctx, src, objs[i], func() (err error) {
 			parts[i], err = scan(ctx, src, objs[i])
 			if err == nil && parts[i].samples() > 0 {

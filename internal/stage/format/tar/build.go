@@ -46,7 +46,7 @@ func build(ctx context.Context, src source.Source, paths []string, old *index.In
 	}
 	done := format.NewTally(progress, objs)
 	shards := make([]*shard, len(objs))
-	err = format.Each(ctx, len(objs), func(i int) error {
+	err = format.EachOf(ctx, src, objs[0].Name, len(objs), func(i int) error {
 		if shards[i] = before.kept(i, objs[i]); shards[i] != nil {
 			done.Add(objs[i].Size)
 			return nil

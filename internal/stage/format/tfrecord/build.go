@@ -35,7 +35,7 @@ func build(ctx context.Context, src source.Source, paths []string, b *index.Buil
 	}
 	done := format.NewTally(progress, objs)
 	shards := make([]*shard, len(objs))
-	err = format.Each(ctx, len(objs), func(i int) error {
+	err = format.EachOf(ctx, src, objs[0].Name, len(objs), func(i int) error {
 		return format.Settled(ctx, src, objs[i], func() (err error) {
 			last := int64(0)
 			shards[i], err = scan(ctx, src, objs[i], example, func(off int64) {

@@ -40,7 +40,13 @@ func pairs(ctx context.Context, src source.Source, paths []string, flat bool) ([
 		return isIdx && slices.Contains(paths, stem+".bin")
 	})
 	parts := make([]part, len(paths))
-	err := format.Each(ctx, len(paths), func(i int) error {
+	if len(paths) == 0 {
+		return parts, ctx.Err()
+	}
+	if !flat {
+		source.Expect(ctx, src, indexes(paths))
+	}
+	err := format.EachOf(ctx, src, paths[0], len(paths), func(i int) error {
 		parts[i].bin = paths[i]
 		stem, isIdx := strings.CutSuffix(paths[i], ".idx")
 		if isIdx {
@@ -62,6 +68,16 @@ func pairs(ctx context.Context, src source.Source, paths []string, flat bool) ([
 		return nil
 	})
 	return parts, err
+}
+
+// indexes are the names that the indexes of files would have.
+func indexes(paths []string) (all []string) {
+	for _, p := range paths {
+		if stem, ok := strings.CutSuffix(p, ".bin"); ok {
+			all = append(all, stem+".idx")
+		}
+	}
+	return all
 }
 
 // files returns all stored files, a pair's index after its tokens.
@@ -159,7 +175,7 @@ func build(ctx context.Context, src source.Source, parts []part, opt Options, b 
 	for _, o := range objs {
 		done.total += o.Size
 	}
-	err = format.Each(ctx, len(parts), func(i int) error {
+	err = format.EachOf(ctx, src, parts[0].bin, len(parts), func(i int) error {
 		bin := &reader{ctx: ctx, src: src, obj: objs[bins[i]], done: done}
 		defer bin.end()
 		return format.Settled(ctx, src, bin.obj, func() (err error) {

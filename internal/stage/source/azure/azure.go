@@ -31,8 +31,9 @@ func Scheme(name string, net *remote.Net) source.Scheme {
 	}}
 }
 
-// signed is the source of names that may have a shared access signature as their query.
-// Requests get it by their context, so that names below it never have one.
+// signed is the source of names that may have a shared access signature as their query, as
+// source.Mux passes them on. The store gets it by the context of a request, so that no name
+// in an error has one; what is found has that of what was looked for.
 type signed struct{ *remote.Source }
 
 type sasKey struct{}
@@ -53,10 +54,18 @@ func with(ctx context.Context, sas string) context.Context {
 	return context.WithValue(ctx, sasKey{}, sas)
 }
 
+func found(it source.Info, sas string) source.Info {
+	if sas != "" && it.Name != "" {
+		it.Name += "?" + sas
+	}
+	return it
+}
+
 // Stat is source.Source's.
 func (s signed) Stat(ctx context.Context, name string) (source.Info, error) {
 	name, sas := cut(name)
-	return s.Source.Stat(with(ctx, sas), name)
+	it, err := s.Source.Stat(with(ctx, sas), name)
+	return found(it, sas), err
 }
 
 // ReadAt is source.Source's.
@@ -68,14 +77,27 @@ func (s signed) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64
 
 // List is source.Source's.
 func (s signed) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
-	prefix, sas := cut(prefix)
-	return s.Source.List(with(ctx, sas), prefix)
+	return each(ctx, prefix, s.Source.List)
 }
 
 // Walk is source.Walker's.
 func (s signed) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	return each(ctx, prefix, s.Source.Walk)
+}
+
+func each(ctx context.Context, prefix string, list func(context.Context, string) iter.Seq2[source.Info, error]) iter.Seq2[source.Info, error] {
 	prefix, sas := cut(prefix)
-	return s.Source.Walk(with(ctx, sas), prefix)
+	all := list(with(ctx, sas), prefix)
+	if sas == "" {
+		return all
+	}
+	return func(yield func(source.Info, error) bool) {
+		for it, err := range all {
+			if !yield(found(it, sas), err) {
+				return
+			}
+		}
+	}
 }
 
 // Link is source.Linked's.
@@ -183,6 +205,10 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusPreconditionFailed:
+		// An emulator says this of a blob that is gone, too.
+		if _, err := s.Stat(ctx, obj.Name); err != nil {
+			return 0, err
+		}
 		return 0, remote.Changed(obj, "its ETag is no longer %s", errs.Name(obj.Version))
 	case http.StatusRequestedRangeNotSatisfiable:
 		return 0, remote.Changed(obj, "it is shorter than the %d bytes that it had", obj.Size)
@@ -191,7 +217,10 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		return 0, s.refused(ctx, r, resp)
 	}
 	v := version(resp.Header.Get("ETag"))
-	if obj.Version != "" && v != obj.Version {
+	switch {
+	case obj.Version != "" && v == "":
+		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer does not say what its ETag is"}
+	case obj.Version != "" && v != obj.Version:
 		return 0, remote.Changed(obj, "its ETag is %s, and was %s", errs.Name(v), errs.Name(obj.Version))
 	}
 	if v != "" && resp.Header.Get("X-Ms-Blob-Type") != "" {
@@ -230,7 +259,7 @@ func checked(h http.Header, p []byte) error {
 	return nil
 }
 
-// request is one to a place: of a blob if it has a key, of its container otherwise.
+// request is one to a place: to a blob, or to its container if the place has no key.
 type request struct {
 	place
 	method      string
@@ -281,14 +310,13 @@ func (s *store) renewed(ctx context.Context, r request, used used, resp *http.Re
 		s.creds.bearer.Refused(used.token)
 		return &remote.Fault{Kind: remote.Expired, Status: resp.StatusCode, What: "the token was not accepted", Final: s.refused(ctx, r, resp)}
 	case used.key && resp.Header.Get("X-Ms-Error-Code") == "AuthenticationFailed":
-		theirs, err := http.ParseTime(resp.Header.Get("Date"))
-		if err != nil {
-			return nil
-		}
-		ahead := time.Until(theirs)
-		if off := (ahead - time.Duration(s.ahead.Load())).Abs(); off > late {
-			s.ahead.Store(int64(ahead))
-			return &remote.Fault{Kind: remote.Expired, Status: resp.StatusCode, What: "the clock of this machine is " + errs.InSeconds(off) + " off", Final: s.refused(ctx, r, resp)}
+		// What counts is the date of this request: another one may have corrected the clock
+		// since it was signed.
+		theirs, err1 := http.ParseTime(resp.Header.Get("Date"))
+		ours, err2 := http.ParseTime(resp.Request.Header.Get("X-Ms-Date"))
+		if off := theirs.Sub(ours); err1 == nil && err2 == nil && off.Abs() > late {
+			s.ahead.Store(int64(time.Until(theirs)))
+			return &remote.Fault{Kind: remote.Expired, Status: resp.StatusCode, What: "the clock of this machine is " + errs.InSeconds(off.Abs()) + " off", Final: s.refused(ctx, r, resp)}
 		}
 	}
 	return nil

@@ -112,9 +112,10 @@ func (c *credentials) found(from, looked string, fixed bool) {
 	c.from, c.looked, c.fixed = from, looked, fixed
 }
 
-// get is remote.Bearer's Get. The chain is made anew each time, because it caches tokens
-// that are asked for again only if they are not accepted.
-func (c *credentials) get(ctx context.Context) (string, time.Time, error) {
+// get is remote.Bearer's Get. The chain is made anew each time, because it caches tokens.
+// Those of managed identities are in a cache of the process, past which claims lead: what
+// the command line would refuse.
+func (c *credentials) get(ctx context.Context, refused string) (string, time.Time, error) {
 	if env := c.store.access.Storage.TokenEnv; env != "" {
 		token := os.Getenv(env)
 		if token == "" {
@@ -134,6 +135,9 @@ func (c *credentials) get(ctx context.Context) (string, time.Time, error) {
 		return "", time.Time{}, errs.New(errs.Denied, "Azure's credentials cannot be used").Because(err).Try("%s", help)
 	}
 	t, err := chain.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
+	if err == nil && t.Token == refused {
+		t, err = chain.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}, Claims: `{"access_token":{}}`})
+	}
 	var failed *azidentity.AuthenticationFailedError
 	switch {
 	case err == nil:
@@ -164,12 +168,12 @@ func (w *way) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// brief is the text of an error of azidentity without rules and links.
+// brief is the text of an error of azidentity without headings, rules and links.
 func brief(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(strings.TrimSpace(line), "To troubleshoot")
-		if line = strings.TrimRight(strings.TrimSpace(line), "."); strings.Trim(line, "-{}") != "" {
+		if line = strings.TrimRight(strings.TrimSpace(line), "."); strings.Trim(line, "-{}") != "" && !strings.HasSuffix(line, ":") && !strings.HasSuffix(line, "failed to acquire a token") {
 			lines = append(lines, line)
 		}
 	}

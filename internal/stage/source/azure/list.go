@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"encoding/xml"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -27,8 +28,21 @@ type blob struct {
 	Name       label `xml:"Name"`
 	Properties properties
 	Metadata   struct {
-		Folder string `xml:"hdi_isfolder"`
+		All []struct {
+			XMLName xml.Name
+			Value   string `xml:",chardata"`
+		} `xml:",any"`
 	}
+}
+
+// isFolder is as that of headers.
+func (b blob) isFolder() bool {
+	for _, m := range b.Metadata.All {
+		if strings.EqualFold(m.XMLName.Local, "hdi_isfolder") && strings.EqualFold(m.Value, "true") {
+			return true
+		}
+	}
+	return b.Properties.Kind == "directory"
 }
 
 type properties struct {
@@ -74,7 +88,7 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 		query.Set("marker", token)
 	}
 	var l listing
-	if err := s.ask(ctx, request{place: p, method: http.MethodGet, query: query}, &l); err != nil {
+	if err := s.ask(ctx, request{place: p.top(), method: http.MethodGet, query: query}, &l); err != nil {
 		return remote.Page{}, err
 	}
 	page, err := l.page(p.root)
@@ -83,7 +97,7 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 }
 
 // page is the listing of a container, whose name as the user writes it is root. What makes
-// a folder is no object; the folder is listed for what is in it. A hierarchical namespace
+// a folder is not an object; the folder is listed for what is in it. A hierarchical namespace
 // has an order of its own: "a/b" before "a-b".
 func (l listing) page(root string) (remote.Page, error) {
 	page := remote.Page{Next: l.Next}
@@ -94,7 +108,7 @@ func (l listing) page(root string) (remote.Page, error) {
 			return remote.Page{}, err
 		}
 		page.Loose = page.Loose || b.Properties.Kind != ""
-		if b.Properties.Kind == "directory" || strings.EqualFold(b.Metadata.Folder, "true") {
+		if b.isFolder() {
 			continue
 		}
 		size, err := strconv.ParseInt(b.Properties.Size, 10, 64)
@@ -127,7 +141,7 @@ func (s *store) below(ctx context.Context, p place) (bool, error) {
 	}
 	for {
 		var l listing
-		if err := s.ask(ctx, request{place: p, method: http.MethodGet, query: query}, &l); err != nil {
+		if err := s.ask(ctx, request{place: p.top(), method: http.MethodGet, query: query}, &l); err != nil {
 			return false, err
 		}
 		if p.key == "" || len(l.Blobs.Blob) > 0 || l.Next == "" || l.Next == query.Get("marker") {
@@ -150,7 +164,7 @@ func (s *store) containers(ctx context.Context, p place, flat bool, token string
 		Names []string `xml:"Containers>Container>Name"`
 		Next  string   `xml:"NextMarker"`
 	}
-	if err := s.ask(ctx, request{place: p, method: http.MethodGet, query: query}, &l); err != nil {
+	if err := s.ask(ctx, request{place: p.top(), method: http.MethodGet, query: query}, &l); err != nil {
 		return remote.Page{}, err
 	}
 	folders := make([]string, 0, len(l.Names))

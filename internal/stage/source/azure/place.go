@@ -19,6 +19,12 @@ type place struct {
 	base           url.URL // of the account: scheme, host, and a path where accounts are paths
 }
 
+// top is the container of a place.
+func (p place) top() place {
+	p.key = ""
+	return p
+}
+
 // url is made without parsing: names are data.
 func (r request) url() *url.URL {
 	u := r.base
@@ -147,17 +153,19 @@ var clouds = []string{".core.windows.net", ".core.chinacloudapi.cn", ".core.usgo
 // locate reads a name.
 func (s *store) locate(name string) (place, error) {
 	s.setup()
-	where := errs.Where{File: name}
 	p := place{name: name}
 	bucket, key := remote.Split(name)
 	p.key, p.root = key, strings.TrimSuffix(strings.TrimRight(name, "/"), key)
 	p.root = strings.TrimSuffix(p.root, "/")
 	wrong := func(what, try string) (place, error) {
-		where.File = strings.Clone(name)
-		return place{}, errs.New(errs.Config, "%s", what).At(where).Try("%s", try)
+		return place{}, errs.New(errs.Config, "%s", what).At(errs.Where{File: strings.Clone(name)}).Try("%s", try)
 	}
 	if s.env.wrong != "" {
 		return wrong(s.env.wrong+" is not a connection string", "copy it from the page \"Access keys\" of the storage account")
+	}
+	// A server would follow such a part, to another container if there are enough.
+	if parts := "/" + bucket + "/" + key + "/"; strings.Contains(parts, "/./") || strings.Contains(parts, "/../") {
+		return wrong("no blob has \".\" or \"..\" as a part of its name", "write the name without them")
 	}
 	container, host, ok := strings.Cut(bucket, "@")
 	p.container = container

@@ -78,7 +78,7 @@ func (c *credentials) renewable() bool {
 
 // get is remote.Bearer's Get. The file is read again whenever a token is needed: it may
 // have been replaced by one that is good.
-func (c *credentials) get(ctx context.Context) (string, time.Time, error) {
+func (c *credentials) get(ctx context.Context, _ string) (string, time.Time, error) {
 	who, err := c.find(ctx)
 	if err != nil {
 		return "", time.Time{}, err
@@ -140,7 +140,7 @@ func (c *credentials) find(ctx context.Context) (who identity, err error) {
 		who.machine, who.from = true, "the service account of this machine (metadata server)"
 		return who, nil
 	}
-	who.looked = append(who.looked, "the metadata server (no answer: this is no machine of Google's)")
+	who.looked = append(who.looked, "the metadata server (no answer: this machine is not one of Google's)")
 	return who, ctx.Err()
 }
 

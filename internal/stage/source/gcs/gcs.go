@@ -162,7 +162,10 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	if size != obj.Size {
 		return 0, remote.Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
 	}
-	if v := resp.Header.Get("X-Goog-Generation"); obj.Version != "" && v != obj.Version {
+	switch v := resp.Header.Get("X-Goog-Generation"); {
+	case obj.Version != "" && v == "":
+		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer does not say of which generation it is"}
+	case obj.Version != "" && v != obj.Version:
 		return 0, remote.Changed(obj, "its generation is %s, and was %s", errs.Name(v), obj.Version)
 	}
 	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)

@@ -22,7 +22,7 @@ import (
 // longer.
 
 const (
-	machineProbe   = time.Second     // on a machine that does not look like Google's
+	machineProbe   = time.Second     // whether there is one, on a machine that does not look like Google's
 	machineAnswers = 3 * time.Second // on one that does
 )
 
@@ -30,7 +30,7 @@ const (
 func onGoogle(ctx context.Context) bool {
 	patience := machineProbe
 	product, _ := os.ReadFile("/sys/class/dmi/id/product_name")
-	if os.Getenv("GCE_METADATA_HOST") != "" || os.Getenv("K_SERVICE") != "" || strings.HasPrefix(string(product), "Google") {
+	if os.Getenv("K_SERVICE") != "" || strings.HasPrefix(string(product), "Google") {
 		patience = machineAnswers
 	}
 	_, err := machine(ctx, "instance/service-accounts/default/email", patience)

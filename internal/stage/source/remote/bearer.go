@@ -11,13 +11,14 @@ import (
 // concurrent use.
 type Bearer struct {
 	// Get asks for a new token, in a context that no single request ends; "": requests
-	// have none. until is when the token expires; zero: never. An error is one of an
-	// attempt's, as in Store.
-	Get func(ctx context.Context) (token string, until time.Time, err error)
+	// have none. refused is the token that was not accepted, if that is why: a library may
+	// have it in a cache. until is when the token expires; zero: never. An error is one of
+	// an attempt's, as in Store.
+	Get func(ctx context.Context, refused string) (token string, until time.Time, err error)
 
 	mu     sync.Mutex
-	have   bool
-	token  string
+	have   bool      // there is a token, which may be ""
+	token  string    // refused, if there is none
 	until  time.Time // when the next is asked for; zero: never
 	asking *asking   // nil: nobody asks
 }
@@ -48,7 +49,7 @@ func (b *Bearer) Token(ctx context.Context) (string, error) {
 	if a == nil {
 		a = &asking{done: make(chan struct{})}
 		b.asking = a
-		go b.ask(context.WithoutCancel(ctx), a)
+		go b.ask(context.WithoutCancel(ctx), a, b.unaccepted())
 	}
 	b.mu.Unlock()
 	select {
@@ -59,10 +60,18 @@ func (b *Bearer) Token(ctx context.Context) (string, error) {
 	}
 }
 
-func (b *Bearer) ask(ctx context.Context, a *asking) {
+// unaccepted is the token that was refused; the caller has the lock.
+func (b *Bearer) unaccepted() string {
+	if b.have { // it has expired
+		return ""
+	}
+	return b.token
+}
+
+func (b *Bearer) ask(ctx context.Context, a *asking, refused string) {
 	ctx, cancel := context.WithTimeout(ctx, getFor)
 	defer cancel()
-	token, until, err := b.Get(ctx)
+	token, until, err := b.Get(ctx, refused)
 	if ctx.Err() != nil && err != nil {
 		err = &Fault{Kind: Unreachable, What: "no token came in time", Cause: err}
 	}

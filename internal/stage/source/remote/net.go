@@ -79,7 +79,7 @@ func (n *Net) Close() {
 }
 
 // addresses are those of one name of a host. Connections are spread over them: a store
-// has many servers behind a name, and one of them may be gone.
+// has many servers of one name, and one of them may be gone.
 type addresses struct {
 	all   []string
 	until time.Time            // when they are asked for again

@@ -127,8 +127,8 @@ func orBuiltIn(pool *x509.CertPool) *x509.CertPool {
 	return pool
 }
 
-// addCertificates adds those of a file. Some in files of systems cannot be read, which is
-// no reason to trust none.
+// addCertificates adds those of a file. Some in files of systems cannot be read: the
+// others are trusted all the same.
 func addCertificates(pool *x509.CertPool, text []byte) (any bool) {
 	for block, rest := pem.Decode(bytes.TrimSpace(text)); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
@@ -196,7 +196,7 @@ func NoProxyAccess(name string) error {
 type publicOnly struct{}
 
 // LinkLocal says whether an IP address is one at which clouds tell machines their keys:
-// 169.254.0.0/16, fe80::/10, and fd00:ec2::/32. false for what is no address.
+// 169.254.0.0/16, fe80::/10, and fd00:ec2::/32. false for what is not an address.
 func LinkLocal(ip string) bool {
 	a, err := netip.ParseAddr(ip)
 	if err != nil {

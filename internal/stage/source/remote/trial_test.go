@@ -99,7 +99,7 @@ func TestDeadline(t *testing.T) {
 			}
 		}
 	}
-	// The same for what is no read, and a server that wants to be left alone for longer.
+	// The same for what is not a read, and a server that wants to be left alone for longer.
 	src, _ := newScript(t, 200*time.Millisecond, attempt{0, &Fault{Kind: Throttled, What: "later", After: time.Hour}})
 	if _, err := src.Stat(t.Context(), object.Name); errs.CodeOf(err) != errs.Throttled {
 		t.Errorf("%v", err)

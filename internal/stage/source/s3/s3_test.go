@@ -14,12 +14,11 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stage/source/s3"
 	"github.com/stoker-data/stoker/internal/stagetest"
-	"github.com/stoker-data/stoker/internal/stagetest/elsewhere"
+	"github.com/stoker-data/stoker/internal/stagetest/formats"
 	"github.com/stoker-data/stoker/internal/stagetest/servers"
 )
 
@@ -69,14 +68,7 @@ func TestSource(t *testing.T) {
 func TestEveryFormat(t *testing.T) {
 	server := servers.S3(t, servers.S3Options{})
 	server.Use(t)
-	elsewhere.Formats(t, "../../..", elsewhere.Store{
-		Prefix: "s3://data", Put: func(path string, data []byte) { server.Put(path[1:], data) },
-		Sources: func() []source.Scheme {
-			net := remote.NewNet(remote.Options{})
-			t.Cleanup(net.Close)
-			return dataset.Sources(net)
-		},
-	})
+	formats.Read(t, formats.Store{Prefix: "s3://data", Put: func(path string, data []byte) { server.Put(path[1:], data) }})
 }
 
 // Keys are bytes: what a path, a URL or XML would change arrives as it is, and is signed
@@ -246,6 +238,35 @@ func TestWithoutETag(t *testing.T) {
 	st.Version = "modified Sun, 09 Sep 2001 01:46:39 GMT"
 	if err := src.ReadAt(t.Context(), st, make([]byte, 6), 0); errs.CodeOf(err) != errs.Changed {
 		t.Errorf("an older version was read: %v", err)
+	}
+}
+
+// Files that were put into the server's folder have no ETag, and a time with fractions of a
+// second, which the server takes for a change.
+func TestFilesOfTheServer(t *testing.T) {
+	server := servers.S3(t, servers.S3Options{})
+	server.Use(t)
+	file := filepath.Join(server.Dir, "d", "x")
+	put := func(text string, at time.Time) {
+		stagetest.Put(t, file, []byte(text))
+		stagetest.Must(t, os.Chtimes(file, at, at))
+	}
+	put("before", time.Unix(1_700_000_000, 123_456_789))
+	src := reach(t, source.Access{})
+	st := stat(t, src, "s3://data/d/x")
+	if st.Version != "modified Tue, 14 Nov 2023 22:13:20 GMT" {
+		t.Fatalf("the version is %q", st.Version)
+	}
+	if got := read(t, src, "s3://data/d/x"); string(got) != "before" {
+		t.Errorf("%q", got)
+	}
+	all, err := source.Names(t.Context(), src, "s3://data/d")
+	if err != nil || len(all) != 1 || all[0] != st {
+		t.Errorf("it is listed as %+v, %v", all, err)
+	}
+	put("after!", time.Unix(1_700_000_001, 0))
+	if err := src.ReadAt(t.Context(), st, make([]byte, 6), 0); errs.CodeOf(err) != errs.Changed {
+		t.Errorf("reading what was replaced: %v", err)
 	}
 }
 

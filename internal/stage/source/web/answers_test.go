@@ -207,7 +207,7 @@ func TestVersions(t *testing.T) {
 	stagetest.Must(t, src.ReadAt(t.Context(), obj, make([]byte, 10), 3))
 }
 
-// header sets an ETag behind the back of http.ServeContent, which would refuse some.
+// header sets an ETag after http.ServeContent, which would refuse some.
 type header struct {
 	http.ResponseWriter
 	etag string
@@ -392,9 +392,9 @@ func TestQueryAfterASlash(t *testing.T) {
 	}
 }
 
-// What is no URL is said so, without what may be a password.
+// What is not a URL is said so, without what may be a password.
 func TestNotAURL(t *testing.T) {
-	for _, name := range []string{"http://", "http:///x", "http://user:pa%ss@h/x", "http://h/100%", "http://user:hush/word@h:x/", "http://h/a\x01"} {
+	for _, name := range []string{"http://", "http:///x", "http://user:pa%ss@h/x", "http://h/100%", "http://user:hush/word@h:x/", "http://h/a\x01", "http://h#@evil/x", "http://h\\@evil/x"} {
 		_, err := open(t).Stat(t.Context(), name)
 		e := errs.From(err)
 		if err == nil || e.Code != errs.Config || e.Hint == "" || strings.Contains(e.What+e.Hint, "hush") || e.Cause != nil {

@@ -29,7 +29,7 @@ const (
 	mostToken   = 1 << 20   // bytes of one tag, or of one member of JSON
 )
 
-// pageError is why a page is no index.
+// pageError is why a page is not an index.
 type pageError struct {
 	what, hint string
 	cut        bool // its end is missing
@@ -158,7 +158,7 @@ func (x *index) readJSON(in *bounded) error {
 	return nil
 }
 
-// ofJSON is the error of JSON that is no index; err is what the decoder said, or nil.
+// ofJSON is the error of JSON that is not an index; err is what the decoder said, or nil.
 func ofJSON(in *bounded, err error) error {
 	var (
 		own    *pageError

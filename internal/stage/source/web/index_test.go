@@ -135,26 +135,23 @@ func TestHostileIndexes(t *testing.T) {
 	if _, _, err := readIndex("application/octet-stream", page(t, "http://h/d/"), strings.NewReader("")); err == nil || !strings.Contains(err.Error(), "octet-stream") {
 		t.Error(err)
 	}
-	if names, _, err := readIndex("text/html", page(t, "http://h/d/"), endless(`<a href="same">x</a>`)); err != errTooLong {
-		t.Errorf("a page without end: %d names, %v", len(names), err)
+
+	// A page without end is given up.
+	long1 := strings.Repeat(`<a href="same">x</a>`, 1000)
+	at := page(t, "http://h/d/")
+	for _, x := range []*index{
+		{page: at, base: at, names: make([]string, mostEntries-1)},
+		{page: at, base: at, bytes: mostNames - 1},
+	} {
+		if err := x.readHTML(&bounded{r: strings.NewReader(long1), left: mostIndex}); err != errTooLong {
+			t.Errorf("%d names, %v", len(x.names), err)
+		}
 	}
-}
-
-// endless is the same text for ever.
-func endless(text string) io.Reader { return &repeated{text: text} }
-
-type repeated struct {
-	text string
-	at   int
-}
-
-func (r *repeated) Read(p []byte) (n int, err error) {
-	for n < len(p) {
-		m := copy(p[n:], r.text[r.at:])
-		r.at = (r.at + m) % len(r.text)
-		n += m
+	for _, read := range []func(*index, *bounded) error{(*index).readHTML, (*index).readJSON} {
+		if err := read(&index{page: at, base: at}, &bounded{r: strings.NewReader("[" + long1), left: 1}); err != errTooLong {
+			t.Errorf("a page that is too long: %v", err)
+		}
 	}
-	return n, nil
 }
 
 func FuzzIndex(f *testing.F) {
@@ -177,7 +174,7 @@ func FuzzIndex(f *testing.F) {
 		for _, name := range names {
 			u, err := address("https://h:8080/d d/é/" + name)
 			if err != nil {
-				t.Fatalf("%q is no URL", name)
+				t.Fatalf("%q is not a URL", name)
 			}
 			base, ok := strings.CutPrefix(u.Path, "/d d/é/")
 			base = strings.TrimSuffix(base, "/")

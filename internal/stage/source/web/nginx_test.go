@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,7 +131,7 @@ func TestEveryFormat(t *testing.T) {
 	formats.Read(t, formats.Store{Prefix: s.URL, Put: func(path string, data []byte) { s.Put(strings.TrimPrefix(path, "/"), data) }})
 }
 
-// A query is no part of what tells the kind of a file: neither its extension nor its name.
+// A query has no part in what tells the kind of a file: neither its extension nor its name.
 func TestFormatsOfNamesWithAQuery(t *testing.T) {
 	s := servers.HTTP(t, t.TempDir(), servers.HTTPOptions{})
 	t.Chdir("../../../dataset") // where the fixtures' relative paths begin
@@ -166,5 +167,53 @@ func TestFormatsOfNamesWithAQuery(t *testing.T) {
 	}
 	if tried < 12 {
 		t.Errorf("%d formats", tried)
+	}
+}
+
+// A dataset by a list: the order is that of the list, and other hosts need the user's word.
+// The token goes to hosts that he wrote, and the list cannot have it sent to others.
+func TestDatasetOfAList(t *testing.T) {
+	t.Setenv("STOKER_TEST_TOKEN", "hush")
+	here := servers.HTTP(t, t.TempDir(), servers.HTTPOptions{Token: "hush"})
+	var got seen
+	there := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got.add(r)
+		tagged(`"t"`, []byte("there"))(w, r)
+	})
+	for _, name := range []string{"d/b.txt", "d/a.txt"} {
+		here.Put(name, []byte(name))
+	}
+	here.Put("d/mine", []byte("b.txt\n# and\na.txt\n"))
+	here.Put("d/more", []byte("b.txt\n"+there.URL+"/x/c.txt\n"))
+	open := func(list string, origins ...string) (texts []string, err error) {
+		d := spec.Dataset{Path: spec.Paths{"@" + here.URL + list}, Format: "lines", Origins: origins, Storage: source.Storage{TokenEnv: "STOKER_TEST_TOKEN"}}
+		c, err := dataset.Open(t.Context(), spec.Spec{Dataset: d}, dataset.Options{Stored: true})
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		for id := range c.Len() {
+			raw, err := c.Read(t.Context(), id)
+			stagetest.Must(t, err)
+			texts = append(texts, string(raw[0]))
+		}
+		return texts, nil
+	}
+	if texts, err := open("/d/mine"); err != nil || !slices.Equal(texts, []string{"d/b.txt", "d/a.txt"}) {
+		t.Errorf("%q, %v", texts, err)
+	}
+	if _, err := open("/d/more"); errs.CodeOf(err) != errs.Config || !strings.Contains(errs.From(err).Hint, "dataset.origins") || len(got.take()) != 0 {
+		t.Errorf("another host without the user's word: %v", err)
+	}
+	if _, err := open("/d/more", there.URL+"/y/"); errs.CodeOf(err) != errs.Config || len(got.take()) != 0 {
+		t.Errorf("another folder than the user's word: %v", err)
+	}
+	if texts, err := open("/d/more", there.URL+"/x/"); err != nil || !slices.Equal(texts, []string{"d/b.txt", "there"}) {
+		t.Errorf("%q, %v", texts, err)
+	}
+	for _, r := range got.take() {
+		if r.Header.Get("Authorization") != "Bearer hush" {
+			t.Errorf("a host that the user wrote got %q", r.Header.Get("Authorization"))
+		}
 	}
 }

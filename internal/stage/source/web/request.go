@@ -18,6 +18,10 @@ import (
 // address is the URL of a name. What is wrong with one is not repeated: it may be a
 // password.
 func address(name string) (*url.URL, error) {
+	_, rest, _ := strings.Cut(name, "://")
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 && rest[end] == '#' {
+		name = "" // what is the host of such a name is read in two ways
+	}
 	u, err := url.Parse(strings.ReplaceAll(name, "#", "%23")) // files have no fragments
 	if err != nil || u.Host == "" {
 		code := errs.Config

@@ -51,7 +51,7 @@ func (f *File) Values(refs []byte, elem int64) ([]Value, error) {
 		groups = append(groups, list[from:to])
 		from = to
 	}
-	err := format.Each(f.ctx, len(groups), func(i int) error { return f.collection(groups[i], elem, out) })
+	err := format.EachOf(f.ctx, f.src, f.obj.Name, len(groups), func(i int) error { return f.collection(groups[i], elem, out) })
 	return out, err
 }
 

@@ -1,0 +1,280 @@
+package source_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
+	"github.com/stoker-data/stoker/internal/stagetest/bucket"
+)
+
+// browse is a Browser of a store with these objects, which are numbered, and local files.
+func browse(t *testing.T, s *bucket.Store) *source.Browser {
+	t.Helper()
+	b := source.NewBrowser(t.Context(), source.NewMux([]source.Scheme{source.Local(), s.Scheme()}, source.Access{}), nil)
+	t.Cleanup(b.End)
+	return b
+}
+
+func TestBrowserIsASource(t *testing.T) {
+	stagetest.Source(t, func(t *testing.T, objects map[string][]byte) (source.Source, string, func(string, []byte)) {
+		s := bucket.New()
+		var b *source.Browser
+		put := func(name string, data []byte) {
+			s.Put("mem://b/"+name, data)
+			if b != nil {
+				b.End() // what it remembers is of one opening, in which nothing changes
+			}
+		}
+		for name, data := range objects {
+			put(name, data)
+		}
+		b = browse(t, s)
+		return b, "mem://b/", put
+	})
+}
+
+// Names are looked at by one listing of their folder where that is less than a request
+// each, whether by braces or one by one; a few, or a few of very many, are not.
+func TestListingsAreAskedOnce(t *testing.T) {
+	s := bucket.New()
+	for i := range 1000 {
+		s.Put(fmt.Sprintf("mem://b/train/%03d.tar", i), []byte{1})
+	}
+	for i := range 20_000 {
+		s.Put(fmt.Sprintf("mem://b/many/%06d.jpg", i), []byte{1})
+	}
+	var list []string
+	for i := range 1000 {
+		list = append(list, fmt.Sprintf("mem://b/train/%03d.tar", i))
+	}
+	for _, c := range []struct {
+		name     string
+		patterns []string
+		found    int
+		most     bucket.Calls
+	}{
+		{"braces", []string{"mem://b/train/{000..999}.tar"}, 1000, bucket.Calls{Stats: 1, Lists: 1}},
+		{"a list", list, 1000, bucket.Calls{Lists: 1}},
+		{"two", []string{"mem://b/train/{000..001}.tar"}, 2, bucket.Calls{Stats: 3, Lists: 1}},
+		{"the last of many", []string{"mem://b/many/{019997..019999}.jpg"}, 3, bucket.Calls{Stats: 4, Lists: 2}},
+		{"letters", []string{"mem://b/many/01999*.jpg"}, 10, bucket.Calls{Stats: 1, Lists: 1}},
+		{"all", []string{"mem://b/many/*"}, 20_000, bucket.Calls{Stats: 1, Lists: 20}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := browse(t, s)
+			s.Calls()
+			found, err := source.Expand(t.Context(), b, c.patterns)
+			stagetest.Must(t, err)
+			if len(found) != c.found || !slices.IsSorted(found) {
+				t.Errorf("%d names: %q ...", len(found), found[:min(3, len(found))])
+			}
+			if got := s.Calls(); got.Stats > c.most.Stats || got.Lists > c.most.Lists || got.Reads > 0 {
+				t.Errorf("%+v", got)
+			}
+			stats := 0
+			stagetest.Must(t, source.Stats(t.Context(), b, found[:min(len(found), 1000)], func(_ int, st source.Info, err error) error {
+				if stats++; err != nil || st.Size != 1 || st.Version == "" {
+					t.Errorf("%+v, %v", st, err)
+				}
+				return nil
+			}))
+			if got := s.Calls(); c.name == "braces" && got.All() > 0 || stats != min(len(found), 1000) {
+				t.Errorf("looking at %d names again: %+v", stats, got)
+			}
+		})
+	}
+}
+
+// What is missing is missing whether a listing or a request says so, and the first of many
+// is named.
+func TestMissingOfMany(t *testing.T) {
+	s := bucket.New()
+	for i := range 500 {
+		s.Put(fmt.Sprintf("mem://b/train/%03d.tar", i), nil)
+	}
+	b := browse(t, s)
+	_, err := source.Expand(t.Context(), b, []string{"mem://b/train/{000..999}.tar"})
+	e := errs.From(err)
+	if e.Code != errs.NotFound || !strings.Contains(e.What, "500 of the 1000") || !strings.Contains(e.What, "train/500.tar") || !strings.Contains(e.Hint, "did you mean") {
+		t.Errorf("%v | %s", err, e.Hint)
+	}
+	if c := s.Calls(); c.All() > 60 {
+		t.Errorf("%+v", c)
+	}
+	if _, err := b.Stat(t.Context(), "mem://b/train/777.tar"); errs.CodeOf(err) != errs.NotFound || errs.From(err).Where.File != "mem://b/train/777.tar" {
+		t.Errorf("%v at %v", err, errs.From(err).Where)
+	}
+	if st, err := b.Stat(t.Context(), "mem://b/train"); err != nil || !st.Dir {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// ** is one flat listing, and finds what a walk of local folders finds.
+func TestFlatGlobs(t *testing.T) {
+	dir := t.TempDir()
+	s := bucket.New()
+	for _, name := range []string{
+		"a/x-1.tar", "a/b/x-2.tar", "a/b/c/x-3.tar", "a/b/c/y.tar", "a/.hidden/x-4.tar", "a/b/.x-5.tar", "a/b.tar", "a/b.tar.d/x-6.tar", "a/b-c/d/x-7.tar", "z/x-8.tar", "a/x-d/deep/q",
+	} {
+		put(t, dir+"/"+name, []byte(name))
+		s.Put("mem://b/"+name, []byte(name))
+	}
+	for _, pattern := range []string{
+		"**", "a/**", "a/**/x-*.tar", "**/x-*.tar", "**/b/**/x-*", "*/**/*.tar", "a/**/c/*", "a/**/.x-*", "a/**/b*", "**/x-*", "a/b/**", "a/**/nothing", "a/x-[0-9].tar", "a/*/x-?.tar", "a/**/d", "a/[!b]*",
+	} {
+		here, errHere := source.Expand(t.Context(), openFile(t), []string{dir + "/" + pattern})
+		b := browse(t, s)
+		s.Calls()
+		there, err := source.Expand(t.Context(), b, []string{"mem://b/" + pattern})
+		if (errHere == nil) != (err == nil) {
+			t.Errorf("%s: %v; of local files %v", pattern, err, errHere)
+			continue
+		}
+		for i := range here {
+			here[i] = strings.TrimPrefix(here[i], dir)
+		}
+		for i := range there {
+			there[i] = strings.TrimPrefix(there[i], "mem://b")
+		}
+		if !slices.Equal(here, there) {
+			t.Errorf("%s: %q; of local files %q", pattern, there, here)
+		}
+		if c := s.Calls(); strings.HasPrefix(pattern, "a/**") && err == nil && c.All() > 2 {
+			t.Errorf("%s: %+v", pattern, c)
+		}
+	}
+}
+
+// Reads through a Browser are the bytes of the object, in whatever order they are asked
+// for and by however many.
+func TestAheadReadsWhatIsThere(t *testing.T) {
+	s := bucket.New()
+	s.Reach = source.Link{Gap: 300 << 10, Part: 1 << 20, Conns: 4}
+	data := make([]byte, 9<<20+12345)
+	for i := range data {
+		data[i] = byte(i*2654435761>>7 + i>>16)
+	}
+	s.Put("mem://b/x", data)
+	b := browse(t, s)
+	obj, err := b.Stat(t.Context(), "mem://b/x")
+	stagetest.Must(t, err)
+	check := func(off, n int) {
+		p := make([]byte, n)
+		if err := b.ReadAt(t.Context(), obj, p, int64(off)); err != nil || !bytes.Equal(p, data[off:off+n]) {
+			t.Errorf("%d bytes at %d: other bytes, or %v", n, off, err)
+		}
+	}
+	var wg sync.WaitGroup
+	for g := range 6 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(g), 1))
+			at := 0
+			for range 300 {
+				n := 1 + rng.IntN(4096)
+				switch rng.IntN(12) {
+				case 0:
+					at = rng.IntN(len(data))
+				case 1:
+					n = rng.IntN(3 << 20)
+				case 2:
+					at += rng.IntN(500 << 10)
+				}
+				at %= len(data)
+				n = min(n, len(data)-at)
+				check(at, n)
+				at += n
+			}
+		})
+	}
+	wg.Wait()
+	for at := 0; at < len(data); at += 100_000 {
+		check(at, min(100_000, len(data)-at))
+	}
+	s.Put("mem://b/x", data[1:])
+	if err := source.NewBrowser(t.Context(), s, nil).ReadAt(t.Context(), obj, make([]byte, 10), 5); errs.CodeOf(err) != errs.Changed {
+		t.Errorf("of an object that was replaced: %v", err)
+	}
+}
+
+// Reading in order asks for long ranges, several at once, and for each byte once; steps
+// longer than the gap are stepped over.
+func TestAheadReadsLongRanges(t *testing.T) {
+	const size = 64 << 20
+	s := bucket.New()
+	s.Reach = source.Link{Gap: 1 << 20, Part: 4 << 20, Conns: 16}
+	s.Put("mem://b/x", make([]byte, size))
+	read := func(step, n int64) bucket.Calls {
+		b := browse(t, s)
+		obj, err := b.Stat(t.Context(), "mem://b/x")
+		stagetest.Must(t, err)
+		s.Calls()
+		for at := int64(0); at+n <= size; at += step {
+			stagetest.Must(t, b.ReadAt(t.Context(), obj, make([]byte, n), at))
+		}
+		b.End()
+		return s.Calls()
+	}
+	if c := read(110<<10, 4<<10); c.Reads > 22 || c.Bytes > size {
+		t.Errorf("small steps: %+v", c)
+	}
+	if c := read(1<<20, 1<<20); c.Reads > 22 || c.Bytes > size+1<<20 {
+		t.Errorf("no steps: %+v", c)
+	}
+	if c := read(4<<20, 4<<10); c.Reads != 16 || c.Bytes > size/20 {
+		t.Errorf("long steps: %+v", c)
+	}
+	if c := read(size, size); c.Reads > 20 || c.Bytes != size {
+		t.Errorf("all at once: %+v", c)
+	}
+}
+
+// A range that nobody asked for fails nobody who asks for another, and an end is heeded.
+func TestAheadPassesOnErrors(t *testing.T) {
+	s := bucket.New()
+	s.Put("mem://b/x", make([]byte, 8<<20))
+	b := browse(t, s)
+	obj, err := b.Stat(t.Context(), "mem://b/x")
+	stagetest.Must(t, err)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := b.ReadAt(ended, obj, make([]byte, 10), 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	stagetest.Must(t, b.ReadAt(t.Context(), obj, make([]byte, 10), 0))
+	b.End()
+	stagetest.Must(t, b.ReadAt(t.Context(), obj, make([]byte, 10), 1<<20))
+	if c := s.Calls(); c.Of["mem://b/x"].Reads < 2 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Listings tell how far they are.
+func TestListingsTellProgress(t *testing.T) {
+	s := bucket.New()
+	s.Latency = time.Millisecond
+	for i := range 5000 {
+		s.Put(fmt.Sprintf("mem://b/%d/%04d", i/100, i), nil)
+	}
+	var told []int64
+	b := source.NewBrowser(t.Context(), s, func(n int64) { told = append(told, n) })
+	defer b.End()
+	found, err := source.Expand(t.Context(), b, []string{"mem://b/*/*"})
+	stagetest.Must(t, err)
+	if len(found) != 5000 || len(told) != 5 || !slices.IsSorted(told) {
+		t.Errorf("%d names, and %d was told", len(found), told)
+	}
+	if c := s.Calls(); c.Most < 2 || c.Most > 16 {
+		t.Errorf("%d at once", c.Most)
+	}
+}
