@@ -122,12 +122,22 @@ func TestSettingsThatMustNotMatter(t *testing.T) {
 		t.Error("with little memory: another digest")
 	}
 
-	for _, opt := range []Options{
-		{Wrap: overLink}, {Wrap: overLink, Ahead: -1}, {Wrap: overLink, Ahead: 1}, {Wrap: overLink, Ahead: 10_000, Connections: 1}, {Wrap: slowly}, {Connections: 2},
+	for _, c := range []struct {
+		fetch Fetch
+		opt   Options
+	}{
+		{Fetch{}, Options{Wrap: overLink}},
+		{Fetch{}, Options{Wrap: overLink, Near: true}},
+		{Fetch{Ahead: 1}, Options{Wrap: overLink}},
+		{Fetch{Ahead: 10_000, Connections: 1}, Options{Wrap: overLink}},
+		{Fetch{}, Options{Wrap: slowly}},
+		{Fetch{Connections: 2}, Options{}},
 	} {
-		l := open(t, s, base, opt)
+		spec := base
+		spec.Fetch = c.fetch
+		l := open(t, s, spec, c.opt)
 		if got := append(walk(t, l, 0, 0, 0), walk(t, l, 1, 0, 0)...); digest(got[len(got)/2:]) != want {
-			t.Errorf("ahead %d, %d connections, wrapped %v: another digest", opt.Ahead, opt.Connections, opt.Wrap != nil)
+			t.Errorf("%+v, near %v, wrapped %v: another digest", c.fetch, c.opt.Near, c.opt.Wrap != nil)
 		}
 	}
 

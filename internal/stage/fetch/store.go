@@ -13,8 +13,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// store is where some of the files are: on the local machine and what is mounted there, or
-// behind one address. It has a queue and readers of its own, so that a store that hangs
+// store is where some of the files are: on the local machine and what is mounted there, or at
+// one address. It has a queue and readers of its own, so that a store that hangs
 // takes no readers of another. Fetcher.mu guards what is not atomic.
 type store struct {
 	f    *Fetcher
@@ -172,13 +172,15 @@ func (st *store) reach() reach {
 	return reach{linked: true, gap: l.Gap, length: min(max(l.Part, gapBytes), 4*chunkBytes)}
 }
 
-// most is how many readers the store may have now.
+// most is how many readers the store may have now. Over a link it is somewhat more than that is
+// worth: the source lets the others wait, and so sees that more requests could be had.
 func (st *store) most() int {
 	l := st.link.Load()
 	if l == nil {
 		return st.crowd.size
 	}
 	n := max(l.Conns, 1)
+	n += n/4 + 2
 	if c := st.f.opt.Connections; c > 0 {
 		n = min(n, c)
 	}
@@ -193,6 +195,12 @@ func (st *store) staff(n int) {
 	for range min(n, st.idle) {
 		st.wake.Signal()
 	}
+	st.hire(n)
+}
+
+// hire starts readers for n more chunks, as far as those that are idle do not suffice.
+// Fetcher.mu is held.
+func (st *store) hire(n int) {
 	for waiting := len(st.queue) - st.head + len(st.planned); st.readers < st.most() && waiting > st.idle && n > 0; n-- {
 		st.readers++
 		waiting--

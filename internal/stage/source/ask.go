@@ -40,7 +40,7 @@ type Statter interface {
 // Prefixer is a source that lists a part of a folder.
 type Prefixer interface {
 	// Begin yields what List of the folder in prefix does, but only what begins with
-	// prefix, which ends within a name. Nothing at all is not an error.
+	// prefix, which ends within a name. Where there is nothing, it yields nothing.
 	Begin(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 

@@ -59,7 +59,7 @@ func TestManifestsNameWhatIsAllowed(t *testing.T) {
 		{name: "local files, any", entry: outside, root: "/"},
 		{name: "local files, listed", entry: outside, origins: spec.Paths{filepath.Dir(outside)}},
 		{name: "a store", entry: "mem://c/x.ppm", says: "dataset.origins"},
-		{name: "a store, with any local path", entry: "mem://c/x.ppm", root: "/", says: "dataset.origins"},
+		{name: "a store is not a local file", entry: "mem://c/x.ppm", root: "/", says: "dataset.origins"},
 		{name: "a store, listed", entry: "mem://c/x.ppm", origins: spec.Paths{"mem://c/"}},
 		{name: "a store, as root", entry: "mem://c/x.ppm", root: "mem://c"},
 		{name: "a store, relative to root", entry: "x.ppm", root: "mem://c"},
