@@ -40,7 +40,7 @@ func (d diffCmd) Run(con *console) error {
 			return err
 		}
 		tell, end := con.indexing()
-		in, err = orders.Open(con.ctx, spec, tell)
+		in, err = orders.Open(con.ctx, spec, con.sources(), tell)
 		end()
 		if err != nil {
 			return err

@@ -59,7 +59,7 @@ func (o orderCmd) Run(con *console) error {
 		spec.Rank = 0
 	}
 	tell, end := con.indexing()
-	all, err := orders.Open(con.ctx, spec, tell)
+	all, err := orders.Open(con.ctx, spec, con.sources(), tell)
 	end()
 	if err != nil {
 		return err

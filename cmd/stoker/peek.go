@@ -16,7 +16,7 @@ import (
 func (c *console) open(d spec.Dataset) (*peek.Dataset, error) {
 	tell, end := c.indexing()
 	defer end()
-	return peek.Open(c.ctx, d, nil, index.Progress(tell))
+	return peek.Open(c.ctx, d, nil, c.sources(), index.Progress(tell))
 }
 
 type lsCmd struct {

@@ -126,7 +126,7 @@ func TestBetween(t *testing.T) {
 	byTokens := places
 	byTokens.Batch = spec.Batch{Tokens: 30, Window: 20, Lengths: spec.Lengths{Numbers: spec.Numbers{List: lengths}}}
 	for name, s := range map[string]spec.Spec{"places": places, "batches": byTokens} {
-		in, err := orders.Open(t.Context(), s, nil)
+		in, err := orders.Open(t.Context(), s, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stream"
 )
 
@@ -22,9 +23,10 @@ import (
 // Close it.
 type Orders struct{ *stream.Stream }
 
-// Open indexes the dataset if necessary, and reads nothing else. The Spec needs no fields.
-func Open(ctx context.Context, spec spec.Spec, indexing func(done, total int64, what string)) (*Orders, error) {
-	s, err := stream.Open(ctx, spec, dataset.Options{Progress: indexing, Order: true})
+// Open indexes the dataset if necessary, and reads nothing else. The Spec needs no fields;
+// sources may be nil: dataset.Sources.
+func Open(ctx context.Context, spec spec.Spec, sources []source.Scheme, indexing func(done, total int64, what string)) (*Orders, error) {
+	s, err := stream.Open(ctx, spec, dataset.Options{Sources: sources, Progress: indexing, Order: true})
 	if err != nil {
 		return nil, err
 	}

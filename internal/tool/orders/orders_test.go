@@ -30,7 +30,7 @@ func synthetic(samples int64, size int) spec.Spec {
 }
 
 func open(t interface{ Fatal(...any) }, spec spec.Spec) *Orders {
-	o, err := Open(context.Background(), spec, nil)
+	o, err := Open(context.Background(), spec, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

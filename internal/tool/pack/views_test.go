@@ -22,7 +22,7 @@ import (
 // samples are the fields of all samples of a dataset, as it is loaded.
 func samples(t testing.TB, path string) (all []map[string]string) {
 	t.Helper()
-	d, err := peek.Open(context.Background(), spec.Dataset{Path: []string{path}}, nil, nil)
+	d, err := peek.Open(context.Background(), spec.Dataset{Path: []string{path}}, nil, nil, nil)
 	stagetest.Must(t, err)
 	defer d.Close()
 	r := format.NewReader(d.Stored(), d.Source())

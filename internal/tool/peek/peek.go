@@ -25,10 +25,10 @@ type Dataset struct {
 	sample format.Sample
 }
 
-// Open opens a dataset of one of these formats; nil: dataset.Formats(). progress, of
-// indexing, may be nil.
-func Open(ctx context.Context, d spec.Dataset, formats []dataset.Format, progress index.Progress) (*Dataset, error) {
-	all, err := dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Formats: formats, Progress: progress, Stored: true})
+// Open opens a dataset of one of these formats, in one of these sources; nil:
+// dataset.Formats() and dataset.Sources. progress, of indexing, may be nil.
+func Open(ctx context.Context, d spec.Dataset, formats []dataset.Format, sources []source.Scheme, progress index.Progress) (*Dataset, error) {
+	all, err := dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Formats: formats, Sources: sources, Progress: progress, Stored: true})
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func text(t interface {
 	if err := os.WriteFile(path, body, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(context.Background(), spec.Dataset{Path: spec.Paths{path}}, nil, nil)
+	d, err := Open(context.Background(), spec.Dataset{Path: spec.Paths{path}}, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
