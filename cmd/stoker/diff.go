@@ -41,7 +41,7 @@ func (d diffCmd) Run(con *console) error {
 			return err
 		}
 		tell, end := con.indexing()
-		in, err = orders.Open(con.ctx, spec, dataset.Options{Progress: tell})
+		in, err = orders.Open(con.ctx, spec, dataset.Options{Sources: con.sources(), Progress: tell})
 		end()
 		if err != nil {
 			return err

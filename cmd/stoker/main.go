@@ -147,6 +147,9 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 		return con.report(errs.New(errs.Config, "invalid environment").Because(err).Try("unset STOKER_KERNEL"))
 	}
 	err = parsed.Run()
+	if con.quiet != nil {
+		con.quiet()
+	}
 	if e := con.out.flush(); err == nil {
 		err = e
 	}

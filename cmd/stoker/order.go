@@ -60,7 +60,7 @@ func (o orderCmd) Run(con *console) error {
 		spec.Rank = 0
 	}
 	tell, end := con.indexing()
-	all, err := orders.Open(con.ctx, spec, dataset.Options{Progress: tell})
+	all, err := orders.Open(con.ctx, spec, dataset.Options{Sources: con.sources(), Progress: tell})
 	end()
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 func (c *console) open(d spec.Dataset) (*peek.Dataset, error) {
 	tell, end := c.indexing()
 	defer end()
-	return peek.Open(c.ctx, d, dataset.Options{Progress: tell})
+	return peek.Open(c.ctx, d, dataset.Options{Sources: c.sources(), Progress: tell})
 }
 
 type lsCmd struct {

@@ -62,7 +62,7 @@ func (t tuneCmd) Run(con *console) error {
 		return err
 	}
 	tell, end := con.indexing()
-	own.Indexing = tell
+	own.Sources, own.Indexing = con.sources(), tell
 	subject, err := own.Subject(con.ctx)
 	end()
 	if err != nil {

@@ -70,7 +70,7 @@ func (i indexCmd) Run(con *console) error {
 	if i.Digests {
 		shown := con.progress("reading")
 		path, report, err := verify.Write(con.ctx, verify.Config{
-			Dataset: data, Progress: func(n, total int64) { shown.count(n, total, "samples") },
+			Dataset: data, Sources: con.sources(), Progress: func(n, total int64) { shown.count(n, total, "samples") },
 		})
 		shown.end()
 		if err != nil {
@@ -129,7 +129,7 @@ func (v verifyCmd) Run(con *console) error {
 	}
 	shown := con.steps("verifying")
 	report, err := verify.Run(con.ctx, verify.Config{
-		Dataset: data, Quick: v.Quick, Share: share, Indexing: shown.indexing.count,
+		Dataset: data, Sources: con.sources(), Quick: v.Quick, Share: share, Indexing: shown.indexing.count,
 		Progress: func(done, total int64) { shown.work().count(done, total, "samples") },
 	})
 	shown.end()

@@ -168,6 +168,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 			}
 		},
 		Sources: s.sources,
+		Waiting: s.net.Waiting,
 		Deadly:  s.deadly,
 		Stored:  m.Stored,
 		Workers: workers,

@@ -87,13 +87,14 @@ type Loader struct {
 
 	// Guarded by Shared.mu.
 	passes   []*Pass
-	current  *Pass // begun last
-	ahead    *Pass // the next epoch, begun before it was asked for
-	running  int   // lanes working for this loader
-	inflight int   // open batches
-	fetching int   // samples submitted but not yet fetched
-	batches  int64 // delivered
-	moved    int64 // stats.Monotonic of the last finished sample
+	current  *Pass         // begun last
+	ahead    *Pass         // the next epoch, begun before it was asked for
+	running  int           // lanes working for this loader
+	inflight int           // open batches
+	fetching int           // samples submitted but not yet fetched
+	batches  int64         // delivered
+	moved    int64         // stats.Monotonic of the last finished sample
+	waiting  func() string // Options.Waiting
 	spare    []*openBatch
 	closed   bool
 }
@@ -102,6 +103,7 @@ type Loader struct {
 type Options struct {
 	Formats  []dataset.Format                     // nil: dataset.Formats()
 	Sources  []source.Scheme                      // nil: dataset.Sources
+	Waiting  func() string                        // what requests to servers wait for; "": nothing; nil: unknown
 	Progress func(done, total int64, what string) // of indexing; may be nil
 	// Wrap wraps the storage of the loader, for tests and measurements; may be nil.
 	Wrap func(source.Source) source.Source
@@ -134,7 +136,7 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{shared: shared, moved: stats.Monotonic(), fields: data.Layout()}
+	l := &Loader{shared: shared, waiting: opt.Waiting, moved: stats.Monotonic(), fields: data.Layout()}
 	l.data, l.spec, l.mix = data, data.Spec(), data.Mix()
 	if l.mixes() && l.mix.Soft.Name != "" {
 		l.fields = append(slices.Clone(l.fields), l.mix.Soft)

@@ -412,6 +412,37 @@ func TestAHungReadIsNamed(t *testing.T) {
 	}
 }
 
+// While a server is waited for, and it is said so, no batch is late.
+func TestNothingStallsThatIsWaitedFor(t *testing.T) {
+	s := ground(t)
+	free := make(chan struct{})
+	defer close(free)
+	spec := imageSpec(pictures(t, 4))
+	asked := 0 // with the lock of the lanes
+	l := open(t, s, spec, Options{
+		Wrap: func(src source.Source) source.Source { return hung{src, "000003.ppm", free} },
+		Waiting: func() string {
+			if asked++; asked < 4 {
+				return "h does not answer"
+			}
+			return ""
+		},
+	})
+	p, _ := l.Pass(0, 0, 0)
+	defer p.Cancel()
+	for {
+		begin := time.Now()
+		_, err := p.Next(context.Background(), 100*time.Millisecond)
+		if err == nil {
+			continue
+		}
+		if took := time.Since(begin); errs.CodeOf(err) != errs.Stalled || asked != 4 || took < 400*time.Millisecond {
+			t.Errorf("after %s, asked %d times: %v", took, asked, err)
+		}
+		return
+	}
+}
+
 func TestBadSpecsAreToldAtOnce(t *testing.T) {
 	s := ground(t)
 	root := pictures(t, 6)

@@ -155,6 +155,7 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 		return b, err
 	}
 	begin := stats.Monotonic()
+	since := begin // of the deadline, which is put off while a server is waited for
 	wake := func() { s.mu.Lock(); s.changed.Broadcast(); s.mu.Unlock() }
 	defer context.AfterFunc(ctx, wake)()
 	alarm := time.AfterFunc(time.Hour, wake)
@@ -192,7 +193,10 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 		}
 		wait := p.patience(time.Duration(now - begin))
 		if deadline > 0 {
-			still := time.Duration(now - max(begin, p.l.moved))
+			still := time.Duration(now - max(since, p.l.moved))
+			if still >= deadline && p.l.waiting != nil && p.l.waiting() != "" {
+				since, still = now, 0
+			}
 			if still >= deadline {
 				return nil, p.stalled(still)
 			}

@@ -18,9 +18,9 @@ import (
 // OwnLoader measures stoker's own loader over a Spec, in this process.
 type OwnLoader struct {
 	Spec     spec.Spec
-	Chain    bench.Chain // if the Spec has no fields
+	Sources  []source.Scheme // nil: dataset.Sources
+	Chain    bench.Chain     // if the Spec has no fields
 	Step     time.Duration
-	Sources  []source.Scheme                      // nil: dataset.Sources()
 	Indexing func(done, total int64, what string) // may be nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
 // host is what is known of a server, and what it is asked for at once.
@@ -26,6 +28,8 @@ type host struct {
 	credit      float64   // retries that may be made
 	asked       time.Time // when credit was last counted
 	hedgeCredit float64   // requests that may be sent twice
+
+	reached atomic.Bool // it has answered once
 
 	requests, bytes, retries, hedges, twice, throttled, faults atomic.Int64
 }
@@ -115,6 +119,9 @@ func (h *host) left(m *meter, n, length int, err error) {
 	now := time.Now()
 	var f *Fault
 	refused := errors.As(err, &f) && f.Kind == Throttled
+	if err == nil || n > 0 || f != nil && (f.Status > 0 || f.Kind != Unreachable) || errs.CodeOf(err) == errs.NotFound || errs.CodeOf(err) == errs.Changed {
+		h.reached.Store(true)
+	}
 	h.mu.Lock()
 	h.active--
 	switch {
