@@ -116,13 +116,15 @@ servers-short:
 servers:
 	@bash tools/servers.sh
 
-# The sources against every server that they know: Go packages, and files of python/tests.
+# The sources against every server that they know: Go packages, files of python/tests, and a training whose store goes
+# away for a minute, on the photographs of DATA if it is given.
 REMOTE_PACKAGES := ./internal/stage/source/... ./internal/stagetest/...
-REMOTE_TESTS :=
-test-remote: servers $(if $(REMOTE_TESTS),engine venv build/slownet)
+REMOTE_TESTS := tests/test_buckets.py
+test-remote: servers engine venv build/slownet .venv-frameworks/ready
 	@rm -f build/skips.jsonl
 	STOKER_SERVERS=all $(PYTHON) tools/skips.py go test -count=1 -timeout $(LONG) $(REMOTE_PACKAGES)
-	$(if $(REMOTE_TESTS),cd python && STOKER_SERVERS=all ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal $(REMOTE_TESTS))
+	cd python && STOKER_SERVERS=all STOKER_ALL=1 ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal $(REMOTE_TESTS)
+	STOKER_ALL=1 && export STOKER_ALL && STOKER_TEST_PHOTOS="$(if $(DATA),$$(realpath -m -- "$(DATA)"))" && export STOKER_TEST_PHOTOS && $(FRAMEWORKS) frameworks/test_remote.py
 	@$(PYTHON) tools/skips.py report
 
 # The proxy of tests that are written in Python.
@@ -273,7 +275,7 @@ test-frameworks: engine .venv-frameworks/ready build/slownet
 test-recipes: engine .venv-frameworks/ready build/slownet
 	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) recipes
 
-SHORT := $(addprefix frameworks/test_,trainers.py processes.py hugging_face_ranks.py numpy.py) recipes
+SHORT := $(addprefix frameworks/test_,trainers.py processes.py hugging_face_ranks.py numpy.py remote.py) recipes
 frameworks-and-recipes: engine .venv-frameworks/ready build/slownet
 	$(FRAMEWORKS) $(SHORT)
 
