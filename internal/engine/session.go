@@ -168,6 +168,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 			}
 		},
 		Sources: s.sources,
+		Waits:   s.net.Waits,
 		Deadly:  s.deadly,
 		Stored:  m.Stored,
 		Workers: workers,

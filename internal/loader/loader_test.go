@@ -402,6 +402,29 @@ func TestAHungReadIsNamed(t *testing.T) {
 	}
 }
 
+// While a server is tried again, a read that takes long is no stall; the deadline begins
+// anew each time that it would have ended.
+func TestWaitingForAServerIsNoStall(t *testing.T) {
+	free := make(chan struct{})
+	spec := imageSpec(pictures(t, 8))
+	spec.Order.Shuffle = order.None
+	asked := 0
+	waits := func() bool { asked++; return asked <= 3 }
+	l := open(t, ground(t), spec, Options{Waits: waits, Wrap: func(src source.Source) source.Source { return hung{src, "000001.ppm", free} }})
+	p, _ := l.Pass(0, 0, 0)
+	defer p.Cancel()
+	if _, err := p.Next(context.Background(), 20*time.Millisecond); errs.CodeOf(err) != errs.Stalled || asked != 4 {
+		t.Errorf("after %d looks at the server: %v", asked, err)
+	}
+	asked = -1 << 40
+	time.AfterFunc(100*time.Millisecond, func() { close(free) })
+	if b, err := p.Next(context.Background(), 20*time.Millisecond); err != nil {
+		t.Errorf("the server came back: %v", err)
+	} else {
+		b.Release()
+	}
+}
+
 func TestBadSpecsAreToldAtOnce(t *testing.T) {
 	s := ground(t)
 	root := pictures(t, 6)
