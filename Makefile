@@ -74,7 +74,7 @@ venv: .venv/ready
 # the race detector over all packages, the builds without C or without libraries, and the
 # long forms of the Python tests are targets of their own (fuzz, go-race, go-builds,
 # py-test-all), which CI runs.
-TEST_PARTS := engine+.venv-frameworks/ready+build/tools/staticcheck+servers-short check go-test go-race-short py-test frameworks-and-recipes doctor-score-short skips
+TEST_PARTS := engine+.venv-frameworks/ready+build/tools/staticcheck+build/slownet+servers-short check go-test go-race-short py-test frameworks-and-recipes doctor-score-short skips
 test:
 	@rm -f build/skips.jsonl
 	@MAKE="$(MAKE)" bash tools/parts.sh "make test" setup-all $(TEST_PARTS)
@@ -116,19 +116,26 @@ servers-short:
 servers:
 	@bash tools/servers.sh
 
-# The sources against every server that they know: Go packages, and files of python/tests.
+# The sources against every server that they know: Go packages, files of python/tests, and a training whose store goes
+# away for a minute, on the photographs of DATA if it is given.
 REMOTE_PACKAGES := ./internal/stage/source/... ./internal/stagetest/...
-REMOTE_TESTS :=
-test-remote: servers $(if $(REMOTE_TESTS),engine venv)
+REMOTE_TESTS := tests/test_buckets.py
+test-remote: servers engine venv build/slownet .venv-frameworks/ready
 	@rm -f build/skips.jsonl
 	STOKER_SERVERS=all $(PYTHON) tools/skips.py go test -count=1 -timeout $(LONG) $(REMOTE_PACKAGES)
-	$(if $(REMOTE_TESTS),cd python && STOKER_SERVERS=all ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal $(REMOTE_TESTS))
+	cd python && STOKER_SERVERS=all STOKER_ALL=1 ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal $(REMOTE_TESTS)
+	STOKER_ALL=1 && export STOKER_ALL && STOKER_TEST_PHOTOS="$(if $(DATA),$$(realpath -m -- "$(DATA)"))" && export STOKER_TEST_PHOTOS && $(FRAMEWORKS) frameworks/test_remote.py
 	@$(PYTHON) tools/skips.py report
 
 # The sources against a bucket of yours: make cloud-test URL=s3://bucket/prefix. What they
 # need is uploaded there by the store's own command (aws, gcloud, az), and removed.
 cloud-test:
 	STOKER_CLOUD_URL=$(URL) go test -count=1 -v -timeout $(LONG) ./internal/stagetest/cloud
+
+# The proxy of tests that are written in Python.
+build/slownet: $(shell find harness/slownet -name '*.go' 2>/dev/null) harness/go.mod
+	@mkdir -p build
+	go -C harness build -o ../build/slownet.new ./slownet/cmd && mv build/slownet.new build/slownet
 
 # Which tests were skipped, and why; in CI some may not be.
 skips:
@@ -185,11 +192,11 @@ kernel-chains:
 # neighbouring tests in one process, which shares the fixtures of their module, until
 # another process has nothing left to do.
 TESTERS = $$(( $$(nproc) + 1 ))
-py-test: engine venv
+py-test: engine venv build/slownet servers-short
 	cd python && ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
 
 # With the long forms (python/tests/forms.py): every start method with every unit, every order with every setting.
-py-test-all: engine venv
+py-test-all: engine venv build/slownet servers-short
 	cd python && STOKER_ALL=1 ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
 
 # The JPEG decoder on damaged files, against libjpeg-turbo: under AddressSanitizer
@@ -267,14 +274,14 @@ PACKAGES := -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'
 	@touch $@
 
 FRAMEWORKS = cd python && OMP_NUM_THREADS=1 PYTHONPATH=src:tests ../.venv-frameworks/bin/python -m pytest -q --disable-warnings -p conftest -c pyproject.toml -n $(TESTERS) --dist worksteal
-test-frameworks: engine .venv-frameworks/ready
+test-frameworks: engine .venv-frameworks/ready build/slownet
 	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) frameworks
 
-test-recipes: engine .venv-frameworks/ready
+test-recipes: engine .venv-frameworks/ready build/slownet
 	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) recipes
 
-SHORT := $(addprefix frameworks/test_,trainers.py processes.py hugging_face_ranks.py numpy.py) recipes
-frameworks-and-recipes: engine .venv-frameworks/ready
+SHORT := $(addprefix frameworks/test_,trainers.py processes.py hugging_face_ranks.py numpy.py remote.py) recipes
+frameworks-and-recipes: engine .venv-frameworks/ready build/slownet
 	$(FRAMEWORKS) $(SHORT)
 
 # Fifty processes killed while they pack.

@@ -30,6 +30,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stream"
 )
 
@@ -87,14 +88,14 @@ type Loader struct {
 
 	// Guarded by Shared.mu.
 	passes   []*Pass
-	current  *Pass         // begun last
-	ahead    *Pass         // the next epoch, begun before it was asked for
-	running  int           // lanes working for this loader
-	inflight int           // open batches
-	fetching int           // samples submitted but not yet fetched
-	batches  int64         // delivered
-	moved    int64         // stats.Monotonic of the last finished sample
-	waiting  func() string // Options.Waiting
+	current  *Pass       // begun last
+	ahead    *Pass       // the next epoch, begun before it was asked for
+	running  int         // lanes working for this loader
+	inflight int         // open batches
+	fetching int         // samples submitted but not yet fetched
+	batches  int64       // delivered
+	moved    int64       // stats.Monotonic of the last finished sample
+	waits    func() bool // Options.Waits
 	spare    []*openBatch
 	closed   bool
 }
@@ -103,8 +104,10 @@ type Loader struct {
 type Options struct {
 	Formats  []dataset.Format                     // nil: dataset.Formats()
 	Sources  []source.Scheme                      // nil: dataset.Sources
-	Waiting  func() string                        // what requests to servers wait for; "": nothing; nil: unknown
 	Progress func(done, total int64, what string) // of indexing; may be nil
+	// Waits reports whether a server of the Sources is being waited for, which ends by
+	// itself: a sample that is read meanwhile is no stall. nil: none is.
+	Waits func() bool
 	// Wrap wraps the storage of the loader, for tests and measurements; may be nil.
 	Wrap func(source.Source) source.Source
 	// Deadly returns the samples of a dataset that the engine was working on when
@@ -132,11 +135,18 @@ type Options struct {
 
 // Open opens a loader. Its errors name every problem of the Spec at once.
 func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Loader, error) {
+	if opt.Sources == nil {
+		net := remote.NewNet(remote.Options{})
+		opt.Sources = dataset.Sources(net)
+		if opt.Waits == nil {
+			opt.Waits = net.Waits
+		}
+	}
 	data, err := dataset.Open(ctx, spec, dataset.Options{Formats: opt.Formats, Sources: opt.Sources, Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored, Crew: opt.Workers != nil || opt.IDs})
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{shared: shared, waiting: opt.Waiting, moved: stats.Monotonic(), fields: data.Layout()}
+	l := &Loader{shared: shared, moved: stats.Monotonic(), waits: opt.Waits, fields: data.Layout()}
 	l.data, l.spec, l.mix = data, data.Spec(), data.Mix()
 	if l.mixes() && l.mix.Soft.Name != "" {
 		l.fields = append(slices.Clone(l.fields), l.mix.Soft)

@@ -155,7 +155,6 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 		return b, err
 	}
 	begin := stats.Monotonic()
-	since := begin // of the deadline, which is put off while a server is waited for
 	wake := func() { s.mu.Lock(); s.changed.Broadcast(); s.mu.Unlock() }
 	defer context.AfterFunc(ctx, wake)()
 	alarm := time.AfterFunc(time.Hour, wake)
@@ -193,12 +192,12 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 		}
 		wait := p.patience(time.Duration(now - begin))
 		if deadline > 0 {
-			still := time.Duration(now - max(since, p.l.moved))
-			if still >= deadline && p.l.waiting != nil && p.l.waiting() != "" {
-				since, still = now, 0
-			}
+			still := time.Duration(now - max(begin, p.l.moved))
 			if still >= deadline {
-				return nil, p.stalled(still)
+				if !p.l.waitsForServer() {
+					return nil, p.stalled(still)
+				}
+				p.l.moved, still = now, 0
 			}
 			wait = min(wait, deadline-still)
 		}
@@ -345,6 +344,16 @@ func (ob *openBatch) drop() {
 	}
 	ob.ready = nil
 	ob.settle()
+}
+
+// waitsForServer reports whether samples are late because a server is tried again, which
+// the deadline of fetch ends. Shared.mu is held.
+func (l *Loader) waitsForServer() bool {
+	if l.waits == nil || !l.waits() {
+		return false
+	}
+	stage, _, _ := l.shared.Board.Oldest(uint32(l.id))
+	return stage == wire.StageIdle || stage == wire.StageRead
 }
 
 // stalled returns an error that names what has been in work for longest.

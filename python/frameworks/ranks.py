@@ -30,11 +30,13 @@ PATIENCE = 300  # seconds until a run that hangs is given up
 
 @dataclass
 class Step:
-    """A batch that a script received: the ids of its samples, without padding."""
+    """A batch that a script received: the ids of its samples, without padding, and a digest of its values if the run
+    was asked for them."""
 
     epoch: int
     step: int
     ids: list[int]
+    values: str = ""
 
 
 @dataclass
@@ -64,17 +66,26 @@ class Run:
 
 
 def run(
-    script: Path, *args: Any, out: Path, world: int = 2, kill_at: int = 0, loader: int = 0, torchrun: bool = False
+    script: Path,
+    *args: Any,
+    out: Path,
+    world: int = 2,
+    kill_at: int = 0,
+    kill_rank: int | None = None,
+    loader: int = 0,
+    torchrun: bool = False,
+    values: bool = False,
 ) -> Run:
     """Runs a script on ``world`` processes, each with a line of what its loaders did. With kill_at, every rank is
-    killed when it has received so many batches of that loader. Other ends than 0 are an error."""
+    killed when it has received so many batches of that loader; with kill_rank too, only that rank and its engine are,
+    and the others have to end by themselves, as torchrun sees to. Other ends than 0 are an error."""
     out.mkdir(parents=True, exist_ok=True)
     record = out / f"watched-{len([*out.glob('watched-*.0')])}"
     command = [str(WATCHED), str(script), "--out", str(out), *map(str, args)]
     paths = [str(Path(stoker.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     usual = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     watch = {"STOKER_WATCHED": str(record), "STOKER_WATCHED_STOP": str(kill_at), "STOKER_WATCHED_LOADER": str(loader)}
-    env = {**os.environ, **usual, **watch}
+    env = {**os.environ, **usual, **watch, "STOKER_WATCHED_VALUES": "1" if values else ""}
     said = out / f"{record.name}.txt"
     with open(said, "wb") as text:
         if torchrun:
@@ -88,6 +99,10 @@ def run(
             ]
         try:
             ended = _wait(begun, record, world, kill_at)
+            if ended and kill_rank is not None:
+                _kill_rank(Path(f"{record}.{kill_rank}"))
+                for process in begun:
+                    assert process.wait(PATIENCE) != 0, "it did not notice that a rank was killed"
         finally:
             for process in begun:
                 _kill(process)
@@ -166,13 +181,30 @@ def _stopped(path: Path) -> bool:
     return path.exists() and b'"stopped"' in path.read_bytes()
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to a process and to its children, which may have sessions of their own."""
+def _kill_rank(path: Path) -> None:
+    """SIGKILL to a rank that is stopped, and to its engine."""
+    pid = next(told["stopped"] for line in path.read_text().splitlines() if "stopped" in (told := json.loads(line)))
+    engines = [child for child in _children(pid) if b"engine" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    assert engines, "the rank has no engine"
+    for one in (*engines, pid):
+        os.kill(one, signal.SIGKILL)
+
+
+def _children(pid: int) -> list[int]:
+    found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == process.pid:
-                    os.kill(int(entry.name), signal.SIGKILL)
+                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
+                    found.append(int(entry.name))
+    return found
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to a process and to its children, which may have sessions of their own."""
+    for child in _children(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(60)
@@ -188,7 +220,7 @@ def _read(path: Path) -> list[Seen]:
             found.append(Seen())
         seen = found[told["loader"]]
         if "ids" in told:
-            seen.steps.append(Step(told["epoch"], told["step"], told["ids"]))
+            seen.steps.append(Step(told["epoch"], told["step"], told["ids"], told["values"]))
         elif "state" in told:
             seen.states.append((told["state"], told["receipt"]))
         else:

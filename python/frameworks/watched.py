@@ -2,12 +2,14 @@
 
 The file of STOKER_WATCHED, one for each rank, gets a line of JSON for every batch that the script receives, every
 state that is taken of a loader, and every loader at the end. At batch STOKER_WATCHED_STOP of the loader that
-STOKER_WATCHED_LOADER numbers, the process waits for ever, so that a kill always finds it at the same place.
+STOKER_WATCHED_LOADER numbers, the process waits for ever, so that a kill always finds it at the same place. With
+STOKER_WATCHED_VALUES, a line has a digest of the batch's values too.
 """
 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import json
 import os
 import runpy
@@ -22,6 +24,7 @@ import stoker
 RANK = int(os.environ.get("RANK", "0"))
 FILE = os.open(f"{os.environ['STOKER_WATCHED']}.{RANK}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 STOP = int(os.environ.get("STOKER_WATCHED_STOP", "0"))
+VALUES = bool(os.environ.get("STOKER_WATCHED_VALUES"))
 STOPPED = int(os.environ.get("STOKER_WATCHED_LOADER", "0"))
 
 loaders: list[stoker.DataLoader] = []  # that gave a batch or a state, in this order
@@ -43,16 +46,22 @@ def number(loader: stoker.DataLoader) -> int:
     return len(loaders) - 1
 
 
+def digest(batch: Any) -> str:
+    """Of the values of a batch of tensors, wherever its rows are in memory."""
+    return hashlib.sha256(b"".join(field.contiguous().numpy().tobytes() for field in batch)).hexdigest()
+
+
 def told(batch: Any, loader: stoker.DataLoader) -> None:
     global given
     facts = batch if hasattr(batch, "ids") else loader.facts
     ids = []
     if facts.ids is not None:  # of a dataset that is iterated, nobody knows them
         ids = [i for i, valid in zip(facts.ids.tolist(), facts.valid.tolist(), strict=True) if valid]
-    tell(loader=number(loader), epoch=facts.epoch, step=facts.step, ids=ids)
+    values = digest(batch) if VALUES else ""
+    tell(loader=number(loader), epoch=facts.epoch, step=facts.step, ids=ids, values=values)
     given += number(loader) == STOPPED
     if given == STOP and number(loader) == STOPPED:
-        tell(stopped=True)
+        tell(stopped=os.getpid())
         while True:
             time.sleep(60)
 

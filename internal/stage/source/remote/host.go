@@ -221,6 +221,9 @@ func (n *Net) Troubles() (all []Trouble) {
 	return all
 }
 
+// Waits reports whether requests wait for a host now.
+func (n *Net) Waits() bool { return len(n.Troubles()) > 0 }
+
 // Count is what was asked of a host.
 type Count struct {
 	Requests  int64 // that were sent, with those below
