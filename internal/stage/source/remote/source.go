@@ -169,7 +169,7 @@ func (s *Source) once(ctx context.Context, h *host, length int, attempt func(con
 	if err := h.enter(ctx); err != nil {
 		return 0, err
 	}
-	m := &meter{begun: time.Now()}
+	m := &meter{begun: time.Now(), patience: s.net.opt.Patience}
 	n, err := attempt(context.WithValue(ctx, meterKey{}, m), h)
 	h.left(m, n, length, err)
 	return n, err
