@@ -62,7 +62,6 @@ func (h *host) enter(ctx context.Context) error {
 	} else {
 		turn := make(chan struct{})
 		h.queue = append(h.queue, turn)
-		h.holding = true
 		h.mu.Unlock()
 		select {
 		case <-turn:
@@ -102,7 +101,6 @@ func (h *host) admit() {
 	}
 	h.active += n
 	h.queue = slices.Delete(h.queue, 0, n)
-	h.holding = h.holding || len(h.queue) > 0
 }
 
 // ends says that a request that took a turn has ended, and nothing else of it.
@@ -135,6 +133,9 @@ func (h *host) left(m *meter, n, length int, err error) {
 		}
 		h.work += float64(n + requestBytes)
 		h.done++
+		if h.active+1 >= int(h.limit) {
+			h.full++
+		}
 		h.ended(now, time.Duration(h.latency.at(0.5)*float64(time.Second)))
 	}
 	h.admit()
