@@ -31,8 +31,8 @@ type store struct {
 	row  atomic.Int64 // reads since the last one that waited
 	slow atomic.Int64 // reads that waited long, since row was at its end; up to slowReads
 	link atomic.Pointer[source.Link]
-	ask  atomic.Int64 // when the link is looked at again: stats.Monotonic; never for local files without one
-	file atomic.Int64 // one of its files, to ask with
+	ask  atomic.Int64           // when the link is looked at again: stats.Monotonic; never for local files without one
+	any  atomic.Pointer[string] // the name of one of its files, to ask with: the index may be closed by then
 }
 
 const (
@@ -85,13 +85,14 @@ func (f *Fetcher) findStore(file int) *store {
 	switch {
 	case n == 255: // the last one serves all others too
 		n--
-	case n == 0:
-		stores[0].file.Store(int64(file))
 	case n == len(stores):
 		st := f.newStore(strings.Clone(name))
-		st.file.Store(int64(file))
 		stores = append(stores[:n:n], st)
 		f.stores.Store(&stores)
+	}
+	if st := (*f.stores.Load())[n]; st.any.Load() == nil {
+		whole := string(path)
+		st.any.Store(&whole)
 	}
 	of := f.of.Load()
 	if of == nil || file>>2 >= len(*of) {
@@ -135,11 +136,10 @@ func (st *store) linkNow() *source.Link {
 		return nil
 	}
 	now := stats.Monotonic()
-	if st.f.linked == nil || now < at || !st.ask.CompareAndSwap(at, now+askEvery) {
+	if st.f.linked == nil || now < at || st.any.Load() == nil || !st.ask.CompareAndSwap(at, now+askEvery) {
 		return st.link.Load()
 	}
-	path := st.f.files.AppendPath(int(st.file.Load()), nil)
-	if l, ok := st.f.linked.Link(string(path)); ok {
+	if l, ok := st.f.linked.Link(*st.any.Load()); ok {
 		st.link.Store(&l)
 	} else {
 		st.link.Store(nil)
