@@ -32,7 +32,9 @@ type store struct {
 	slow atomic.Int64 // reads that waited long, since row was at its end; up to slowReads
 	link atomic.Pointer[source.Link]
 	ask  atomic.Int64 // when the link is looked at again: stats.Monotonic; never for local files without one
-	file atomic.Int64 // one of its files, to ask with
+	// path is one of its files, to ask with: a copy, because a reader asks after its last
+	// sample was delivered, when the index may be closed.
+	path atomic.Pointer[string]
 }
 
 const (
@@ -86,10 +88,10 @@ func (f *Fetcher) findStore(file int) *store {
 	case n == 255: // the last one serves all others too
 		n--
 	case n == 0:
-		stores[0].file.Store(int64(file))
+		stores[0].keep(path)
 	case n == len(stores):
 		st := f.newStore(strings.Clone(name))
-		st.file.Store(int64(file))
+		st.keep(path)
 		stores = append(stores[:n:n], st)
 		f.stores.Store(&stores)
 	}
@@ -106,6 +108,12 @@ func (f *Fetcher) findStore(file int) *store {
 	}
 	(*of)[file>>2].Or(uint32(n+1) << (8 * (file & 3)))
 	return stores[n]
+}
+
+// keep remembers one of the files.
+func (st *store) keep(path []byte) {
+	name := string(path)
+	st.path.Store(&name)
 }
 
 // addressOf is the scheme and the host of a name, "" for a local file.
@@ -138,8 +146,11 @@ func (st *store) linkNow() *source.Link {
 	if st.f.linked == nil || now < at || !st.ask.CompareAndSwap(at, now+askEvery) {
 		return st.link.Load()
 	}
-	path := st.f.files.AppendPath(int(st.file.Load()), nil)
-	if l, ok := st.f.linked.Link(string(path)); ok {
+	path := st.path.Load()
+	if path == nil { // nothing of it was asked for
+		return nil
+	}
+	if l, ok := st.f.linked.Link(*path); ok {
 		st.link.Store(&l)
 	} else {
 		st.link.Store(nil)
