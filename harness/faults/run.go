@@ -31,7 +31,7 @@ import (
 
 const (
 	// Silences are shorter than in production, so that a campaign ends.
-	stall    = time.Second
+	stall    = 3 * time.Second // longer than a busy machine keeps a process waiting
 	connect  = time.Second
 	patience = time.Second
 

@@ -14,7 +14,7 @@ import (
 )
 
 // store is where some of the files are: on the local machine and what is mounted there, or
-// behind one address. It has a queue and readers of its own, so that a store that hangs
+// at one address. It has a queue and readers of its own, so that a store that hangs
 // takes no readers of another. Fetcher.mu guards what is not atomic.
 type store struct {
 	f    *Fetcher
