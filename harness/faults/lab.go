@@ -40,7 +40,8 @@ type Lab struct {
 const (
 	copies     = 5
 	shardBytes = 400 << 10
-	many       = 1100 // small objects, of which one page of a listing has 1,000
+	tokenEnv   = "STOKER_FAULTS_TOKEN" // names the variable of the web server's token
+	many       = 1100                  // small objects, of which one page of a listing has 1,000
 )
 
 // NewLab starts the servers, and stores on each photographs as tar shards with and without
@@ -50,7 +51,10 @@ func NewLab(t *testing.T) *Lab {
 	l := &Lab{t: t, local: t.TempDir(), want: map[string]string{}, Secrets: map[string]string{
 		"session token": "planted-session-token-" + fmt.Sprint(os.Getpid()),
 		"signature":     "planted0signature0" + fmt.Sprint(os.Getpid()),
+		"bearer token":  "planted0bearer0" + fmt.Sprint(os.Getpid()),
+		"password":      "planted0password0" + fmt.Sprint(os.Getpid()),
 	}}
+	t.Setenv(tokenEnv, l.Secrets["bearer token"])
 	l.make()
 	l.s3 = servers.S3(t, servers.S3Options{})
 	l.web = servers.HTTP(t, l.local, servers.HTTPOptions{Index: "json"})
@@ -168,7 +172,8 @@ func (l *Lab) paths(on Store, url, data string) spec.Paths {
 		return spec.Paths{"s3://" + servers.Bucket + "/" + data}
 	}
 	if data != "tar" {
-		return spec.Paths{url + "/" + data}
+		scheme, host, _ := strings.Cut(url, "://")
+		return spec.Paths{scheme + "://user:" + l.Secrets["password"] + "@" + host + "/" + data}
 	}
 	shards, err := filepath.Glob(filepath.Join(l.local, data, "*.tar"))
 	stagetest.Must(l.t, err)

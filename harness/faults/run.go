@@ -31,7 +31,7 @@ import (
 
 const (
 	// Silences are shorter than in production, so that a campaign ends.
-	stall    = time.Second
+	stall    = 3 * time.Second // longer than a busy machine keeps a process waiting
 	connect  = time.Second
 	patience = time.Second
 
@@ -55,6 +55,7 @@ type Run struct {
 
 	ctx    context.Context
 	data   string // name of the folder
+	puts   int
 	others sync.WaitGroup
 	closer []func()
 	mu     sync.Mutex
@@ -70,7 +71,13 @@ func (r *Run) Go(f func(ctx context.Context)) { r.others.Go(func() { f(r.ctx) })
 // Own gives the run a copy of its data, in a folder of its own, which it may change.
 func (r *Run) Own() {
 	from := r.data
-	r.data = fmt.Sprintf("own/%s-%d/%s", strings.ReplaceAll(r.Fault.Name, " ", "-"), r.Seed, from)
+	r.data = fmt.Sprintf("own/%s-%d/%s", strings.NewReplacer(" ", "-", "(", "", ")", "").Replace(r.Fault.Name), r.Seed, from)
+	if from == "many" { // as files that were not put: one by one takes too long
+		if err := os.CopyFS(filepath.Join(r.Lab.server(r.Fault.On).Dir, r.data), os.DirFS(filepath.Join(r.Lab.local, from))); err != nil {
+			panic(err)
+		}
+		return
+	}
 	files, err := filepath.Glob(filepath.Join(r.Lab.local, from, "*.*"))
 	if err != nil || len(files) == 0 {
 		panic(fmt.Sprint("nothing to copy from ", from, ": ", err))
@@ -86,9 +93,9 @@ func (r *Run) Put(name string, data []byte) {
 	there := r.data + "/" + name
 	server.Put(there, data)
 	if r.Fault.On == Web { // whose versions are times in seconds
-		at := time.Now().Add(time.Duration(len(r.closer)+1) * -time.Hour)
+		at := time.Now().Add(time.Duration(r.puts+1) * -time.Hour)
 		_ = os.Chtimes(filepath.Join(server.Dir, filepath.FromSlash(there)), at, at)
-		r.closer = append(r.closer, func() {})
+		r.puts++
 	}
 }
 
@@ -214,7 +221,8 @@ func (r *Run) judge(o *Outcome, got, want string, err error) {
 	e := errs.From(err)
 	switch {
 	case !o.Met:
-		o.Wrong = fmt.Sprintf("the fault was not met: %+v; the stream ended with %v", r.Proxy.Counts().Rules, err)
+		c := r.Proxy.Counts()
+		o.Wrong = fmt.Sprintf("the fault was not met: %+v, statuses %v, %d times no server, faults of the client %d; the stream ended with %v", c.Rules, c.Statuses, c.Unreachable, r.Faults(), err)
 	case errors.Is(err, context.DeadlineExceeded), errs.CodeOf(err) == errs.Stalled:
 		o.Wrong = fmt.Sprintf("it hangs: %v", err)
 	case f.Known != "":
@@ -272,9 +280,12 @@ func (r *Run) stream(at string) (digest string, err error) {
 	}()
 	s := spec.Spec{
 		Dataset: spec.Dataset{Path: r.Lab.paths(r.Fault.On, at, r.data), Storage: source.Storage{Profile: r.Fault.Profile}},
-		Fields:  []spec.Field{{Name: "image", From: r.Lab.field(r.Fault.Data), Decode: "bytes"}},
+		Fields:  r.fields(),
 		Order:   spec.Order{Shuffle: "full", Seed: 7}, Batch: spec.Batch{Size: 4}, Workers: 2,
 		Fetch: spec.Fetch{Deadline: spec.Duration(r.Deadline)},
+	}
+	if r.Fault.On == Web {
+		s.Dataset.Storage.TokenEnv = tokenEnv
 	}
 	if r.Fault.On == S3 {
 		s.Dataset.Storage.EndpointURL, s.Dataset.Storage.Region = at, "us-east-1"

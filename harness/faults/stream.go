@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
@@ -61,11 +62,16 @@ func (r *Run) resolver() *net.Resolver {
 	return asks
 }
 
-// field is the stored name of the pictures.
-func (l *Lab) field(data string) string {
-	switch data {
-	case "tar", "packed":
-		return "jpg"
+// fields are the pictures, and of a packing, whose samples are compared as a whole, the
+// label.
+func (r *Run) fields() []spec.Field {
+	image := spec.Field{Name: "image", Decode: "bytes"}
+	switch r.Fault.Data {
+	case "packed":
+		image.From = "jpg"
+		return []spec.Field{image, {Name: "label", From: "cls", Decode: "int"}}
+	case "tar":
+		image.From = "jpg"
 	}
-	return "image"
+	return []spec.Field{image}
 }

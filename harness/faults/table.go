@@ -79,6 +79,10 @@ func connections() []Fault {
 			Before: func(r *Run) { r.Names.Fail(slownet.Failing) }, Deadline: soon, Code: errs.Unreachable,
 		},
 		{
+			Name: "DNS fails in an epoch", On: Web, Data: "tar", Named: true, Rules: first("*.tar", "refuse=500ms"), Random: true,
+			During: func(r *Run) { r.Names.Fail(slownet.Failing) },
+		},
+		{
 			Name: "a name that does not exist", On: Web, Data: "objects", Named: true, Met: func(r *Run) bool { return r.Names.Asked(Host) > 0 },
 			Before: func(r *Run) { r.Names.Fail(slownet.Unknown) }, Deadline: soon, Code: errs.Unreachable,
 		},
@@ -125,7 +129,7 @@ func answers() (all []Fault) {
 			if data == "parquet" { // which has few ranges
 				once = func(of, fault string) func(uint64) []string {
 					return func(seed uint64) []string {
-						return []string{fmt.Sprintf("range %s #1 %s=%d", of, fault, rand.New(rand.NewPCG(seed, 1)).IntN(100))}
+						return []string{fmt.Sprintf("range %s #1 %s=%d", of, fault, rand.New(rand.NewPCG(seed, 1)).IntN(8))}
 					}
 				}
 			}
@@ -145,6 +149,7 @@ func answers() (all []Fault) {
 		for _, status := range []string{"500", "502", "504"} {
 			with(Fault{Name: status + " now and then", Data: "tar", Rules: first("*.tar", "status="+status), Random: true})
 		}
+		with(Fault{Name: "500, 502 and 504 in turn", Data: "tar", Rules: always("range *.tar #2 status=500", "range *.tar #2 status=502", "range *.tar #2 status=504")})
 		with(Fault{Name: "500 that stays", Data: "tar", Rules: always("range " + shard + " status=500"), Deadline: soon, Code: errs.Unreachable, Place: shard})
 		with(Fault{Name: "SlowDown", Data: "tar", Rules: first("*.tar", "status=503 code=SlowDown"), Random: true})
 		with(Fault{Name: "SlowDown with Retry-After", Data: "tar", Rules: first("*.tar", "status=503 code=SlowDown retry-after=1"), Random: true})
@@ -195,8 +200,8 @@ func stores() []Fault {
 		{Name: "credentials refused", On: S3, Data: "tar", Rules: always("range " + shard + " status=403 code=AccessDenied"), Deadline: soon, Code: errs.Denied, Place: shard},
 		{Name: "credentials refused while it opens", On: S3, Data: "tar", Opening: true, Rules: always("any * status=403 code=InvalidAccessKeyId"), Deadline: soon, Code: errs.Denied},
 		{Name: "access refused (web)", On: Web, Data: "tar", Rules: always("range " + shard + " status=403"), Deadline: soon, Code: errs.Denied, Place: shard},
-		{Name: "a clock 20 minutes behind", On: S3, Data: "tar", Before: clock(-20 * time.Minute), Met: refused},
-		{Name: "a clock 20 minutes ahead", On: S3, Data: "tar", Before: clock(20 * time.Minute), Met: refused},
+		{Name: "a clock 20 minutes late", On: S3, Data: "tar", Before: clock(-20 * time.Minute), Met: refused},
+		{Name: "a clock 20 minutes early", On: S3, Data: "tar", Before: clock(20 * time.Minute), Met: refused},
 		{Name: "a clock that goes wrong in an epoch", On: S3, Data: "tar", During: clock(20 * time.Minute), Met: refused},
 		{Name: "a redirect to another region", On: S3, Data: "tar", Opening: true, Rules: always("any * #1 redirect=http://other.example status=301 code=PermanentRedirect region=eu-west-3")},
 		{Name: "a redirect to another host (s3)", On: S3, Data: "tar", Rules: always("range " + shard + " redirect=http://other.example"), Deadline: soon, Code: errs.Config, Place: shard},
@@ -204,7 +209,11 @@ func stores() []Fault {
 			Name: "a redirect to another host (web)", On: Web, Data: "tar",
 			During: func(r *Run) { _ = r.Proxy.SetRules("range " + shard + " redirect=" + r.Lab.web.URL) },
 		},
-		{Name: "bytes that do not match the packing's digests", On: S3, Data: "packed", Rules: always("range " + shard + " flip=2000"), Deadline: soon, Code: errs.Damaged, Place: shard},
+		{Name: "a flipped byte, with a packing's digests (s3)", On: S3, Data: "packed", Rules: always("range " + shard + " flip=2000"), Deadline: soon, Code: errs.Damaged, Place: shard},
+		{Name: "a flipped byte, with a packing's digests (web)", On: Web, Data: "packed", Rules: always("range " + shard + " flip=2000"), Deadline: soon, Code: errs.Damaged, Place: shard},
+		{Name: "a flipped byte of the digests, with a checksum (s3)", On: S3, Data: "packed", Opening: true, Rules: always("range samples.xxh64 flip=20"), Deadline: soon, Code: errs.Unreadable, Place: "samples.xxh64"},
+		{Name: "a flipped byte of the digests (web)", On: Web, Data: "packed", Opening: true, Rules: always("range samples.xxh64 flip=20"), Deadline: soon, Code: errs.Damaged, Place: "samples.xxh64"},
+		{Name: "digests that break off", On: S3, Data: "packed", Opening: true, Rules: always("range samples.xxh64 #1 fin=100")},
 	}
 }
 
@@ -218,6 +227,18 @@ func listings() []Fault {
 		{Name: "a page of a folder that is always cut (web)", On: Web, Data: "objects", Opening: true, Rules: always("list * cut"), Deadline: soon, Code: errs.Unreadable},
 		{Name: "a page of a folder with every entry twice (web)", On: Web, Data: "objects", Opening: true, Rules: always("list * double")},
 		{Name: "a listing that is refused once", On: S3, Data: "objects", Opening: true, Rules: always("list * #1 status=503 code=SlowDown")},
+		{
+			Name: "a listing that changes between its pages", On: S3, Data: "many", Opening: true, Deadline: soon, Code: errs.Changed, Place: "0000.ppm",
+			Rules: always("list * query=*continuation-token* #1 delay=1s"), Before: func(r *Run) {
+				r.Own()
+				r.Go(func(ctx context.Context) {
+					for ctx.Err() == nil && r.Proxy.Counts().Rules[0].Met == 0 {
+						time.Sleep(10 * time.Millisecond)
+					}
+					r.Remove("a/0000.ppm")
+				})
+			},
+		},
 		{Name: "a second page that breaks", On: S3, Data: "many", Opening: true, Rules: always("list * query=*continuation-token* #1 reset=2000")},
 	}
 }

@@ -49,6 +49,7 @@ type Part struct {
 	files   int   // number of its first stored file
 	digest  string
 	from    packedFrom
+	digests *digests // that samples are compared with; nil: none
 	format  string
 	notes   []string // of fields that are left out, for Notes
 	left    string   // fields that the format leaves out, and why; "": none
@@ -86,7 +87,9 @@ func newPart(ctx context.Context, src source.Source, d spec.Dataset, kind *Forma
 	}
 	if stored, ok := ds.(format.Stored); ok {
 		x := stored.Index()
-		p.Stored, p.locator, p.from, p.format = stored, stored, sourceOf(ctx, src, x), x.Meta().Format
+		m := manifestOf(ctx, src, x)
+		p.Stored, p.locator, p.from, p.format = stored, stored, sourceOf(m, x), x.Meta().Format
+		p.digests = newDigests(p, m, src)
 	} else if _, ok := ds.(format.Ready); !ok {
 		return nil, errs.New(errs.Unsupported, "samples of a %s dataset are neither stored nor made ready: nothing says where their bytes are", kind.Name)
 	}

@@ -24,18 +24,27 @@ type packedFrom struct {
 	unlike, why string
 }
 
+// manifestOf is the manifest of the packing whose shards the files of an index are; nil:
+// none can be read there.
+func manifestOf(ctx context.Context, src source.Source, x *index.Index) *packed {
+	if x.Files() == 0 {
+		return nil
+	}
+	m, err := readPacking(ctx, src, source.Join(source.Dir(string(x.AppendPath(0, nil))), packing.ManifestName))
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
 // sourceOf is what the manifest beside the files of an index says about the packed
 // dataset. Only a complete packing in the source's order counts: id by id, its samples
 // are the source's.
-func sourceOf(ctx context.Context, src source.Source, x *index.Index) (from packedFrom) {
-	if x.Files() == 0 {
+func sourceOf(m *packed, x *index.Index) (from packedFrom) {
+	if m == nil || m.Source.Digest == "" {
 		return from
 	}
 	dir := source.Dir(string(x.AppendPath(0, nil)))
-	m, err := readPacking(ctx, src, source.Join(dir, packing.ManifestName))
-	if err != nil || m == nil || m.Source.Digest == "" {
-		return from
-	}
 	from.why = packing.Unlike(&m.Manifest)
 	if from.why == "" && (x.Len() != m.Samples || !m.holds(x, dir)) {
 		from.why = "the shards of the packing are not all here, in their order"

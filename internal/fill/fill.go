@@ -129,6 +129,9 @@ func (f *Filler) parse(state *State, part *dataset.Part, local int64, t *Task) (
 	if err := part.Samples.Parse(local, part.Wanted, t.Req.Raw, s); err != nil {
 		return nil, nil, err
 	}
+	if err := part.Compare(t.Batch.Ctx, f.data.Source(), local, t.Req.Raw, s); err != nil {
+		return nil, nil, err
+	}
 	if cuts.after != nil && f.cache.open() {
 		if data := f.keep(state, part, t.Req.Sample); data != nil {
 			f.kept(part, data, s)
