@@ -402,7 +402,7 @@ func TestAHungReadIsNamed(t *testing.T) {
 	}
 }
 
-// While a server is tried again, a read that takes long is no stall; the deadline begins
+// While a server is tried again, a read that takes long does not stall; the deadline begins
 // anew each time that it would have ended.
 func TestWaitingForAServerIsNoStall(t *testing.T) {
 	free := make(chan struct{})
