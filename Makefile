@@ -125,6 +125,7 @@ test-remote: servers engine venv build/slownet .venv-frameworks/ready
 	STOKER_SERVERS=all $(PYTHON) tools/skips.py go test -count=1 -timeout $(LONG) $(REMOTE_PACKAGES)
 	cd python && STOKER_SERVERS=all STOKER_ALL=1 ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal $(REMOTE_TESTS)
 	STOKER_ALL=1 && export STOKER_ALL && STOKER_TEST_PHOTOS="$(if $(DATA),$$(realpath -m -- "$(DATA)"))" && export STOKER_TEST_PHOTOS && $(FRAMEWORKS) frameworks/test_remote.py
+	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) recipes/test_training.py -k bucket
 	@$(PYTHON) tools/skips.py report
 
 # The sources against a bucket of yours: make cloud-test URL=s3://bucket/prefix. What they

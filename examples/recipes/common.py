@@ -49,6 +49,18 @@ def flags(text: str | None, samples: int = 600, batch_size: int = 32, workers: i
     return parser
 
 
+def shard_flags(text: str | None, **defaults: int) -> argparse.ArgumentParser:
+    """The flags of recipes that read shards: stoker may read them where the article's are, in a store."""
+    parser = flags(text, **defaults)
+    parser.add_argument(
+        "--shards",
+        metavar="URLS",
+        help="where stoker reads copies of the shards, such as s3://bucket/shards/photos-{000..003}.tar; "
+        "default: the local folder, which plain webdataset reads",
+    )
+    return parser
+
+
 @contextmanager
 def photographs(args: argparse.Namespace) -> Iterator[Path]:
     """A folder of ``--samples`` pictures of every class alike, as links to those of ``--data``."""

@@ -6,6 +6,7 @@ list is sliced as well, each rank would see a part of a part: the loader notices
 
     torchrun --nproc-per-node=2 examples/recipes/shards_by_rank.py
     python examples/recipes/shards_by_rank.py          # starts two ranks itself
+    python examples/recipes/shards_by_rank.py --shards "s3://bucket/shards/photos-{000..002}.tar"
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import torch.distributed
 import webdataset
 from braceexpand import braceexpand
-from common import beside, flags, gathered, one_folder, rate, same, shards, show, under_torchrun
+from common import beside, gathered, one_folder, rate, same, shard_flags, shards, show, under_torchrun
 from torch.utils.data import DataLoader
 from torchvision import transforms
 
@@ -39,12 +40,14 @@ def chain(wds: Any, urls: Any, **more: Any) -> Any:
 
 
 def main() -> None:
-    args = flags(__doc__, workers=1).parse_args()
+    args = shard_flags(__doc__, workers=1).parse_args()
     under_torchrun()
     rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
     settings = {"batch_size": args.batch_size, "num_workers": args.workers}
     with one_folder(args) as photos, tempfile.TemporaryDirectory() if rank == 0 else nullcontext() as folder:
         pattern = gathered(shards(photos, Path(folder), count=3) if rank == 0 else None)[0]
+        stored = args.shards or pattern
+        stored_urls = list(braceexpand(stored))[rank::world_size]
 
         # By hand. webdataset 1.0 wants to be told that the list is of this rank alone: nodesplitter=None.
         urls = list(braceexpand(pattern))
@@ -59,7 +62,7 @@ def main() -> None:
         # By hand and by stoker: the rank that opens its loader second finds out, and its error ends the job.
         refused = ""
         try:
-            with stoker.DataLoader(chain(stoker, rank_urls), **settings) as loader:
+            with stoker.DataLoader(chain(stoker, stored_urls), **settings) as loader:
                 next(iter(loader))
         except stoker.StokerError as error:
             refused = str(error)
@@ -70,7 +73,7 @@ def main() -> None:
 
         # By stoker.
         seen = []
-        with stoker.DataLoader(chain(stoker, pattern), **settings) as loader:
+        with stoker.DataLoader(chain(stoker, stored), **settings) as loader:
             ours = told("stoker, all shards on every rank", rate(moved(loader, args.device, seen)))
             verdict = stoker.verify_receipts(gathered(loader.receipt()), loader)
         counts = gathered(len(seen))
@@ -80,7 +83,7 @@ def main() -> None:
             beside(plain, ours, "webdataset")
 
         # By hand, if it has to be: the loader is told that it is alone.
-        with stoker.DataLoader(chain(stoker, rank_urls), rank=0, world_size=1, **settings) as loader:
+        with stoker.DataLoader(chain(stoker, stored_urls), rank=0, world_size=1, **settings) as loader:
             mine = sum(len(labels) for _, labels in loader)
         total = sum(gathered(mine))
         same_on_all(

@@ -1,10 +1,11 @@
 """Tar shards with a transform and batches of the dataset's own, by WebDataset and by stoker; and as a pipeline.
 
-Answers the WebDataset sample of the second article. Its shards are in an object store, which stoker refuses and says
-so. A transform of torchvision runs in the engine, and ``lambda x: x`` leaves a field alone, so no Python runs.
+Answers the WebDataset sample of the second article, whose shards are in an object store: stoker reads them there, by
+the same URLs. A transform of torchvision runs in the engine, and ``lambda x: x`` leaves a field alone: no Python runs.
 ``stoker.webdataset`` has webdataset's other names: DataPipeline and its stages, SimpleShardList, WebLoader, handlers.
 
     python examples/recipes/webdataset_chain.py --samples 400
+    python examples/recipes/webdataset_chain.py --samples 400 --shards "s3://bucket/shards/photos-{000..003}.tar"
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import torch
 import webdataset
-from common import beside, flags, photographs, rate, same, shards, show
+from common import beside, photographs, rate, same, shard_flags, shards, show
 from torch.utils.data import DataLoader
 from torchvision import transforms
 
@@ -52,19 +53,15 @@ def pipeline(wds: Any, urls: str, size: int, buffer: int = 1000) -> Any:
 
 
 def main() -> None:
-    args = flags(__doc__).parse_args()
-    try:
-        next(iter(chain(stoker, "s3://bucket/shards/shard-{000000..000999}.tar", args.batch_size)))
-    except stoker.StokerError as error:
-        print(f"refused: {error}")
-
+    args = shard_flags(__doc__).parse_args()
     with photographs(args) as photos, tempfile.TemporaryDirectory() as folder:
         urls = shards(photos, Path(folder))
+        stored = args.shards or urls
 
         dataset = chain(webdataset, urls, args.batch_size)
         plain = rate(moved(DataLoader(dataset, num_workers=args.workers, batch_size=None), args.device))
         show("plain webdataset, chain", plain)
-        dataset = chain(stoker, urls, args.batch_size)
+        dataset = chain(stoker, stored, args.batch_size)
         with stoker.DataLoader(dataset, num_workers=args.workers, batch_size=None) as loader:
             ours = rate(moved(loader, args.device))
         show("stoker, the same chain", ours)
@@ -75,7 +72,7 @@ def main() -> None:
         plain = rate(moved(loader, args.device))
         show("plain webdataset, DataPipeline and WebLoader", plain)
         wds = stoker.webdataset
-        loader = wds.WebLoader(pipeline(wds, urls, args.batch_size), num_workers=args.workers, batch_size=None)
+        loader = wds.WebLoader(pipeline(wds, stored, args.batch_size), num_workers=args.workers, batch_size=None)
         with loader:
             ours = rate(moved(loader, args.device))
         show("stoker, DataPipeline and WebLoader", ours)
@@ -83,7 +80,7 @@ def main() -> None:
 
         for name, make in (("chain", chain), ("pipeline", pipeline)):
             theirs = DataLoader(make(webdataset, urls, args.batch_size, buffer=0), num_workers=1, batch_size=None)
-            mine = make(stoker.webdataset, urls, args.batch_size, buffer=0)
+            mine = make(stoker.webdataset, stored, args.batch_size, buffer=0)
             same(f"the samples of the {name}, but for the decoder", equal(theirs, mine))
 
 

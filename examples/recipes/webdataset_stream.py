@@ -1,10 +1,11 @@
 """A shuffled stream of full batches from tar shards, by WebDataset and by stoker: order, ends and going on.
 
-Answers the WebDataset sample of the fourth article. Two things that it gives up are kept here: the shuffle is of all
-samples, not of a buffer, and an epoch has exact ends and comes again with the same seed, or goes on where it stopped.
-``with_epoch`` cuts an endless stream into pieces where that is wanted.
+Answers the WebDataset sample of the fourth article, whose shards are in an object store. Two things that it gives up
+are kept here: the shuffle is of all samples, not of a buffer, and an epoch has exact ends and comes again with the same
+seed, or goes on where it stopped. ``with_epoch`` cuts an endless stream into pieces where that is wanted.
 
     python examples/recipes/webdataset_stream.py --samples 400
+    python examples/recipes/webdataset_stream.py --samples 400 --shards "s3://bucket/shards/photos-{000..003}.tar"
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import torch
 import webdataset
-from common import beside, flags, photographs, rate, same, shards, show
+from common import beside, photographs, rate, same, shard_flags, shards, show
 from torch.utils.data import DataLoader
 from torchvision import transforms
 
@@ -40,21 +41,22 @@ def stream(wds: Any, urls: str, size: int) -> Any:
 
 
 def main() -> None:
-    args = flags(__doc__).parse_args()
+    args = shard_flags(__doc__).parse_args()
     with photographs(args) as photos, tempfile.TemporaryDirectory() as folder:
         urls = shards(photos, Path(folder))
+        stored = args.shards or urls
         settings = {"batch_size": None, "num_workers": args.workers}
 
         plain = rate(moved(DataLoader(stream(webdataset, urls, args.batch_size), **settings), args.device))
         show("plain webdataset", plain)
-        with stoker.DataLoader(stream(stoker, urls, args.batch_size), **settings, seed=42) as loader:
+        with stoker.DataLoader(stream(stoker, stored, args.batch_size), **settings, seed=42) as loader:
             ours = rate(moved(loader, args.device))
             show("stoker", ours)
             beside(plain, ours, "webdataset")
-            check(loader, args, stream(stoker, urls, args.batch_size))
+            check(loader, args, stream(stoker, stored, args.batch_size))
 
         # What comes out of the workers is taken apart, shuffled once more and cut to epochs of 5 batches.
-        loader = wds.WebLoader(stream(wds, urls, args.batch_size), **settings, seed=42)
+        loader = wds.WebLoader(stream(wds, stored, args.batch_size), **settings, seed=42)
         loader = loader.unbatched().shuffle(1000).batched(args.batch_size).with_epoch(5)
         with loader:
             epochs = [[len(labels) for _, labels in loader] for _ in range(2)]

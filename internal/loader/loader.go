@@ -106,7 +106,7 @@ type Options struct {
 	Sources  []source.Scheme                      // nil: dataset.Sources
 	Progress func(done, total int64, what string) // of indexing; may be nil
 	// Waits reports whether a server of the Sources is being waited for, which ends by
-	// itself: a sample that is read meanwhile is no stall. nil: none is.
+	// itself: a sample that is being read meanwhile does not stall. nil: none is.
 	Waits func() bool
 	// Wrap wraps the storage of the loader, for tests and measurements; may be nil.
 	Wrap func(source.Source) source.Source

@@ -9,10 +9,12 @@ import json
 import re
 import shutil
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import stores
 from conftest import TOP, jpeg, make_folder
 from needs import needs
 
@@ -66,8 +68,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="module")
+def bucket(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Bucket]:
+    """s3://bucket/train and s3://bucket/shards, the pictures and the shards."""
+    with stores.s3(tmp_path_factory.mktemp("s3") / "objects") as store:
+        store.put_folder(place / "data/train", "train")
+        store.put_folder(place / "shards", "shards")
+        yield store
+
+
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_the_sample_runs(sample: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_runs(
+    sample: str, place: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if "s3://" in sample:
+        for key, value in request.getfixturevalue("bucket").env.items():
+            monkeypatch.setenv(key, value)
     for name in OTHERS & set(re.findall(r"^\s*(?:import|from) (\w+)", sample, re.MULTILINE)):
         needs(name)
     monkeypatch.chdir(place)

@@ -22,7 +22,7 @@ from ._arguments import truth
 from ._errors import ConfigError, Problems, whole
 from ._fields import SAID, Field, dtype_name, read_names
 from ._numbers import scalar
-from ._shown import shown_all
+from ._shown import shown, shown_all
 from ._split import bare
 from ._stored import Stored, not_a_path, paths
 from ._types import JP, NP, TP, J, N, T
@@ -105,10 +105,21 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
         super().__init__(
             first, fields, columns=columns, unpacked=unpacked, storage_options=storage_options, origins=origins
         )
-        if columns is None and _zipped(self.path):
+        if columns is None and self._zipped():
             self._form = "dict"
         elif self._count(columns) == 1:
             self._form = "one"
+
+    def _zipped(self) -> bool:
+        """Whether the files are .npz, whose arrays have names. Only the engine knows what a folder or a pattern of a
+        store has: it says in which file the first sample is."""
+        first = _listed(self.path)[0]
+        if "://" in first and not shown(first).lower().endswith((".npy", ".npz")):
+            try:
+                first = self._remote().ask("explain", epoch=0, **{"from": 0})["rows"][0]["file"]
+            except ConfigError:  # none can be delivered as stored, or there are none: the first use says which
+                return False
+        return _zipped(first)
 
     def _count(self, columns: Sequence[Any] | None) -> int:
         """The number of fields of a sample. Only the engine knows it for a folder or a pattern."""
@@ -131,7 +142,7 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
             asked = [column for column in where["columns"] if column["name"] in wanted]
             if len(asked) == len(wanted) > 0:  # otherwise the error says which there are
                 where["columns"] = asked
-        elif wanted and all(path.lower().endswith(".npz") for path in _listed(where["path"])):
+        elif wanted and all(shown(path).lower().endswith(".npz") for path in _listed(where["path"])):
             where["columns"] = sorted(wanted)  # the others are not touched
         return where
 
@@ -142,14 +153,13 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
         return "NpyDataset(" + ", ".join(f"{one['name']}={shown_all(one['path'])!r}" for one in columns) + ")"
 
 
-def _zipped(path: str | list[str]) -> bool:
-    """Whether files are .npz, whose arrays have names."""
-    first = _listed(path)[0]
-    if not first.lower().endswith((".npy", ".npz")):
+def _zipped(first: str) -> bool:
+    """Whether a path is of .npz files: by its name, or by the names of what it is a folder or a pattern of."""
+    if not shown(first).lower().endswith((".npy", ".npz")):
         below = os.path.join(glob.escape(first), "*") if os.path.isdir(first) else first
         found = sorted(glob.glob(below))
         first = next((one for one in found if one.lower().endswith((".npy", ".npz"))), first)
-    return first.lower().endswith(".npz")
+    return shown(first).lower().endswith(".npz")
 
 
 def _listed(path: str | list[str]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from . import _notice
 from ._datasets import Dataset
 from ._errors import ConfigError
+from ._shown import shown
 from ._steps import Stepped
 
 
@@ -21,6 +22,11 @@ def list_files(file_pattern: Any, shuffle: bool | None = None, seed: int | None 
     """
     patterns = [file_pattern] if isinstance(file_pattern, (str, os.PathLike)) else list(file_pattern)
     found = sorted({path for pattern in patterns for path in glob.glob(os.fspath(pattern))})
+    if remote := [one for one in patterns if "://" in str(one)]:
+        raise ConfigError(
+            f"list_files: {shown(str(remote[0]))!r} is in a store, and only local folders are listed here",
+            hint="give the pattern to the dataset, which lists it: stoker.TFRecordDataset(pattern)",
+        )
     if not found:
         raise ConfigError(
             f"list_files: no file matches {', '.join(map(repr, map(str, patterns)))}",
