@@ -168,7 +168,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 			}
 		},
 		Sources: s.sources,
-		Waiting: s.net.Waiting,
+		Network: s.net,
 		Deadly:  s.deadly,
 		Stored:  m.Stored,
 		Workers: workers,

@@ -87,23 +87,29 @@ type Loader struct {
 
 	// Guarded by Shared.mu.
 	passes   []*Pass
-	current  *Pass         // begun last
-	ahead    *Pass         // the next epoch, begun before it was asked for
-	running  int           // lanes working for this loader
-	inflight int           // open batches
-	fetching int           // samples submitted but not yet fetched
-	batches  int64         // delivered
-	moved    int64         // stats.Monotonic of the last finished sample
-	waiting  func() string // Options.Waiting
+	current  *Pass   // begun last
+	ahead    *Pass   // the next epoch, begun before it was asked for
+	running  int     // lanes working for this loader
+	inflight int     // open batches
+	fetching int     // samples submitted but not yet fetched
+	batches  int64   // delivered
+	moved    int64   // stats.Monotonic of the last finished sample
+	network  Network // nil: unknown
 	spare    []*openBatch
 	closed   bool
+}
+
+// Network is what all loaders of a process do over the network; remote.Net is one.
+type Network interface {
+	Waiting() string                 // what requests wait for, in a sentence; "": nothing
+	Counts() map[string]stats.Source // what was asked of each host since the process began
 }
 
 // Options are what Open needs in addition to the Spec.
 type Options struct {
 	Formats  []dataset.Format                     // nil: dataset.Formats()
 	Sources  []source.Scheme                      // nil: dataset.Sources
-	Waiting  func() string                        // what requests to servers wait for; "": nothing; nil: unknown
+	Network  Network                              // that Sources share; nil: nothing is known of it
 	Progress func(done, total int64, what string) // of indexing; may be nil
 	// Wrap wraps the storage of the loader, for tests and measurements; may be nil.
 	Wrap func(source.Source) source.Source
@@ -140,7 +146,7 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{shared: shared, waiting: opt.Waiting, moved: stats.Monotonic(), fields: data.Layout()}
+	l := &Loader{shared: shared, network: opt.Network, moved: stats.Monotonic(), fields: data.Layout()}
 	l.data, l.spec, l.mix = data, data.Spec(), data.Mix()
 	if l.mixes() && l.mix.Soft.Name != "" {
 		l.fields = append(slices.Clone(l.fields), l.mix.Soft)
@@ -465,6 +471,9 @@ func (l *Loader) Stats() stats.Snapshot {
 	}
 	out.Slots, out.Leased, out.Memory, out.Lanes = l.slots.count, l.slots.leased, l.slots.bytes, l.lanes
 	out.Samples, out.Cache = l.samples.Load(), l.filler.Cache()
+	if l.network != nil {
+		out.Sources = l.network.Counts()
+	}
 	out.Loader, out.Open = l.id, !l.closed
 	return out
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -402,21 +403,28 @@ func TestAHungReadIsNamed(t *testing.T) {
 	}
 }
 
+// down is a network whose server does not answer the first few times.
+type down struct{ asked int } // with the lock of the lanes
+
+func (d *down) Counts() map[string]stats.Source { return nil }
+
+func (d *down) Waiting() string {
+	if d.asked++; d.asked < 4 {
+		return "h does not answer"
+	}
+	return ""
+}
+
 // While a server is waited for, and it is said so, no batch is late.
 func TestNothingStallsThatIsWaitedFor(t *testing.T) {
 	s := ground(t)
 	free := make(chan struct{})
 	defer close(free)
 	spec := imageSpec(pictures(t, 4))
-	asked := 0 // with the lock of the lanes
+	w := &down{}
 	l := open(t, s, spec, Options{
-		Wrap: func(src source.Source) source.Source { return hung{src, "000003.ppm", free} },
-		Waiting: func() string {
-			if asked++; asked < 4 {
-				return "h does not answer"
-			}
-			return ""
-		},
+		Wrap:    func(src source.Source) source.Source { return hung{src, "000003.ppm", free} },
+		Network: w,
 	})
 	p, _ := l.Pass(0, 0, 0)
 	defer p.Cancel()
@@ -426,8 +434,8 @@ func TestNothingStallsThatIsWaitedFor(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		if took := time.Since(begin); errs.CodeOf(err) != errs.Stalled || asked != 4 || took < 400*time.Millisecond {
-			t.Errorf("after %s, asked %d times: %v", took, asked, err)
+		if took := time.Since(begin); errs.CodeOf(err) != errs.Stalled || w.asked != 4 || took < 400*time.Millisecond {
+			t.Errorf("after %s, asked %d times: %v", took, w.asked, err)
 		}
 		return
 	}

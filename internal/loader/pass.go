@@ -194,7 +194,7 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 		wait := p.patience(time.Duration(now - begin))
 		if deadline > 0 {
 			still := time.Duration(now - max(since, p.l.moved))
-			if still >= deadline && p.l.waiting != nil && p.l.waiting() != "" {
+			if still >= deadline && p.l.network != nil && p.l.network.Waiting() != "" {
 				since, still = now, 0
 			}
 			if still >= deadline {

@@ -37,6 +37,7 @@ type Load struct {
 	Spec    spec.Spec
 	Formats []dataset.Format // nil: dataset.Formats()
 	Sources []source.Scheme  // nil: dataset.Sources
+	Network loader.Network   // that Sources share; nil: nothing is known of it
 	Name    string           // how the user calls it
 	Step    time.Duration    // 0: as fast as the loader gives
 	Time    time.Duration    // 0: eight seconds
@@ -140,7 +141,7 @@ func (r *run) whole(ctx context.Context, spec spec.Spec) error {
 	opened := time.Now()
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
-	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: r.Formats, Sources: r.Sources})
+	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: r.Formats, Sources: r.Sources, Network: r.Network})
 	if err != nil {
 		return err
 	}
