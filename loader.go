@@ -97,7 +97,7 @@ func OpenWith(ctx context.Context, spec Spec, opt Options) (*Loader, error) {
 		quiet = func() { cancel(); <-ended }
 	}
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, boardEntries))
-	inner, err := loader.Open(ctx, shared, spec, loader.Options{Sources: dataset.Sources(net), Waits: net.Waits})
+	inner, err := loader.Open(ctx, shared, spec, loader.Options{Sources: dataset.Sources(net), Network: net})
 	if err != nil {
 		quiet()
 		shared.Close()

@@ -88,6 +88,7 @@ func measure(con *console, c bench.Config, what string) (*bench.Report, error) {
 	shown := con.steps(what)
 	defer shown.end()
 	c.Sources, c.Indexing = con.sources(), shown.indexing.count
+	c.Network = con.net
 	c.Progress = func(samples int64, share float64) {
 		shown.work().set(int64(share*1e6), 1e6, show.Number(float64(samples))+" samples")
 	}

@@ -183,8 +183,9 @@ func (d doctorCmd) load(con *console) error {
 	shown := con.steps("measuring")
 	defer shown.end()
 	var told error
+	sources := con.sources() // makes con.net
 	r, err := tiers.LoadIt(con.ctx, tiers.Load{
-		Spec: spec, Sources: con.sources(), Name: name, Step: seconds(value(d.StepMillis) / 1000), Time: seconds(d.Seconds), Quick: d.Quick, Tiers: seconds(2.5 * d.Seconds), Version: stoker.Version(), Indexing: shown.indexing.count,
+		Spec: spec, Sources: sources, Network: con.net, Name: name, Step: seconds(value(d.StepMillis) / 1000), Time: seconds(d.Seconds), Quick: d.Quick, Tiers: seconds(2.5 * d.Seconds), Version: stoker.Version(), Indexing: shown.indexing.count,
 		Verdict: func(r judge.Report) {
 			shown.indexing.end()
 			if d.JSON {

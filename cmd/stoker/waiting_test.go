@@ -1,12 +1,24 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/testdata/photos"
 )
 
 // A command says what it waits for while a server does not answer: in a line, or in one of
@@ -53,4 +65,62 @@ func (f *firstLine) String() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.text.String()
+}
+
+// bench says what was asked of a server, and with which trouble; its host is all that is
+// named of it.
+func TestBenchReportsSources(t *testing.T) {
+	shard := filepath.Join(t.TempDir(), "a.tar")
+	writePhotos(t, shard, 20)
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 4 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		http.ServeFile(w, r, shard)
+	}))
+	defer s.Close()
+	url := strings.Replace(s.URL, "://", "://user:HUSH@", 1) + "/a.tar?sig=HUSH"
+	r := command(t, "bench", url, "--epochs", "1", "--json")
+	var report struct {
+		Sources map[string]stats.Source `json:"sources"`
+	}
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+		t.Fatal(err, r.err)
+	}
+	host := strings.TrimPrefix(s.URL, "http://")
+	got := report.Sources[host]
+	info, err := os.Stat(shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Sources) != 1 || got.Requests < 1 || got.Requests > asked.Load() || got.Bytes < info.Size()/2 || strings.Contains(r.out+r.err, "HUSH") {
+		t.Errorf("%d requests for a shard of %d bytes: %s%s", asked.Load(), info.Size(), r.out, r.err)
+	}
+	asked.Store(-1 << 40) // no trouble
+	r = command(t, "bench", url, "--epochs", "1")
+	if !strings.Contains(r.out, "source") || !strings.Contains(r.out, host+": ") || !strings.Contains(r.out, " request") || strings.Contains(r.out+r.err, "HUSH") {
+		t.Errorf("%s%s", r.out, r.err)
+	}
+}
+
+// writePhotos writes a shard with so many copies of a photograph.
+func writePhotos(t *testing.T, path string, n int) {
+	t.Helper()
+	raw, err := photos.Files.ReadFile("chelsea.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for i := range n {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%03d.jpg", i), Mode: 0o644, Size: int64(len(raw))}))
+		_, bad := w.Write(raw)
+		err = errors.Join(err, bad)
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, b.Bytes())
 }

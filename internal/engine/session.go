@@ -168,7 +168,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 			}
 		},
 		Sources: s.sources,
-		Waits:   s.net.Waits,
+		Network: s.net,
 		Deadly:  s.deadly,
 		Stored:  m.Stored,
 		Workers: workers,

@@ -88,26 +88,32 @@ type Loader struct {
 
 	// Guarded by Shared.mu.
 	passes   []*Pass
-	current  *Pass       // begun last
-	ahead    *Pass       // the next epoch, begun before it was asked for
-	running  int         // lanes working for this loader
-	inflight int         // open batches
-	fetching int         // samples submitted but not yet fetched
-	batches  int64       // delivered
-	moved    int64       // stats.Monotonic of the last finished sample
-	waits    func() bool // Options.Waits
+	current  *Pass   // begun last
+	ahead    *Pass   // the next epoch, begun before it was asked for
+	running  int     // lanes working for this loader
+	inflight int     // open batches
+	fetching int     // samples submitted but not yet fetched
+	batches  int64   // delivered
+	moved    int64   // stats.Monotonic of the last finished sample
+	network  Network // nil: unknown
 	spare    []*openBatch
 	closed   bool
+}
+
+// Network is what all loaders of a process do over the network; remote.Net is one.
+type Network interface {
+	// Waits reports whether a server is being tried again, which ends by itself: a sample
+	// that is being read meanwhile does not stall.
+	Waits() bool
+	Counts() map[string]stats.Source // what was asked of each host since the process began
 }
 
 // Options are what Open needs in addition to the Spec.
 type Options struct {
 	Formats  []dataset.Format                     // nil: dataset.Formats()
 	Sources  []source.Scheme                      // nil: dataset.Sources
+	Network  Network                              // that Sources share; nil: nothing is known of it
 	Progress func(done, total int64, what string) // of indexing; may be nil
-	// Waits reports whether a server of the Sources is being waited for, which ends by
-	// itself: a sample that is being read meanwhile does not stall. nil: none is.
-	Waits func() bool
 	// Wrap wraps the storage of the loader, for tests and measurements; may be nil.
 	Wrap func(source.Source) source.Source
 	// Deadly returns the samples of a dataset that the engine was working on when
@@ -138,15 +144,13 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 	if opt.Sources == nil {
 		net := remote.NewNet(remote.Options{})
 		opt.Sources = dataset.Sources(net)
-		if opt.Waits == nil {
-			opt.Waits = net.Waits
-		}
+		opt.Network = net
 	}
 	data, err := dataset.Open(ctx, spec, dataset.Options{Formats: opt.Formats, Sources: opt.Sources, Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored, Crew: opt.Workers != nil || opt.IDs})
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{shared: shared, moved: stats.Monotonic(), waits: opt.Waits, fields: data.Layout()}
+	l := &Loader{shared: shared, network: opt.Network, moved: stats.Monotonic(), fields: data.Layout()}
 	l.data, l.spec, l.mix = data, data.Spec(), data.Mix()
 	if l.mixes() && l.mix.Soft.Name != "" {
 		l.fields = append(slices.Clone(l.fields), l.mix.Soft)
@@ -471,6 +475,9 @@ func (l *Loader) Stats() stats.Snapshot {
 	}
 	out.Slots, out.Leased, out.Memory, out.Lanes = l.slots.count, l.slots.leased, l.slots.bytes, l.lanes
 	out.Samples, out.Cache = l.samples.Load(), l.filler.Cache()
+	if l.network != nil {
+		out.Sources = l.network.Counts()
+	}
 	out.Loader, out.Open = l.id, !l.closed
 	if ahead.Planned > 0 {
 		out.Ahead = &ahead

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -549,21 +550,30 @@ func TestPerSampleAllocations(t *testing.T) {
 	}
 }
 
-// While a server is tried again, a read that takes long is no stall; the deadline begins
+// tried is a network whose server is tried again, the first few times that it is looked at.
+type tried struct{ asked, most int } // with the lock of the lanes
+
+func (n *tried) Waits() bool {
+	n.asked++
+	return n.asked <= n.most
+}
+
+func (*tried) Counts() map[string]stats.Source { return nil }
+
+// While a server is tried again, a read that takes long does not stall; the deadline begins
 // anew each time that it would have ended.
 func TestWaitingForAServerIsNoStall(t *testing.T) {
 	free := make(chan struct{})
 	spec := imageSpec(pictures(t, 8))
 	spec.Order.Shuffle = order.None
-	asked := 0
-	waits := func() bool { asked++; return asked <= 3 }
-	l := open(t, ground(t), spec, Options{Waits: waits, Wrap: func(src source.Source) source.Source { return hung{src, "000001.ppm", free} }})
+	n := &tried{most: 3}
+	l := open(t, ground(t), spec, Options{Network: n, Wrap: func(src source.Source) source.Source { return hung{src, "000001.ppm", free} }})
 	p, _ := l.Pass(0, 0, 0)
 	defer p.Cancel()
-	if _, err := p.Next(context.Background(), 20*time.Millisecond); errs.CodeOf(err) != errs.Stalled || asked != 4 {
-		t.Errorf("after %d looks at the server: %v", asked, err)
+	if _, err := p.Next(context.Background(), 20*time.Millisecond); errs.CodeOf(err) != errs.Stalled || n.asked != 4 {
+		t.Errorf("after %d looks at the server: %v", n.asked, err)
 	}
-	asked = -1 << 40
+	n.most = 1 << 40
 	time.AfterFunc(100*time.Millisecond, func() { close(free) })
 	if b, err := p.Next(context.Background(), 20*time.Millisecond); err != nil {
 		t.Errorf("the server came back: %v", err)

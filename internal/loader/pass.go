@@ -349,7 +349,7 @@ func (ob *openBatch) drop() {
 // waitsForServer reports whether samples are late because a server is tried again, which
 // the deadline of fetch ends. Shared.mu is held.
 func (l *Loader) waitsForServer() bool {
-	if l.waits == nil || !l.waits() {
+	if l.network == nil || !l.network.Waits() {
 		return false
 	}
 	stage, _, _ := l.shared.Board.Oldest(uint32(l.id))

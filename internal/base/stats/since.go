@@ -2,13 +2,14 @@ package stats
 
 // Interval is what a loader did between two snapshots.
 type Interval struct {
-	Seconds   float64 `json:"s"`
-	Samples   float64 `json:"samples_per_s"`
-	Batches   float64 `json:"batches_per_s"`
-	Bytes     float64 `json:"read_bytes_per_s"`
-	WaitShare float64 `json:"wait_share"` // share of that time, or of the time since the first batch if shorter, that the consumer waited
-	Queue     float64 `json:"queue_mean"` // batches ready when the consumer asked
-	JPEG      Ways    `json:"jpeg"`       // decoded
+	Seconds   float64           `json:"s"`
+	Samples   float64           `json:"samples_per_s"`
+	Batches   float64           `json:"batches_per_s"`
+	Bytes     float64           `json:"read_bytes_per_s"`
+	WaitShare float64           `json:"wait_share"`        // share of that time, or of the time since the first batch if shorter, that the consumer waited
+	Queue     float64           `json:"queue_mean"`        // batches ready when the consumer asked
+	JPEG      Ways              `json:"jpeg"`              // decoded
+	Sources   map[string]Source `json:"sources,omitempty"` // what was asked of them in that time
 	// Limiting is the bottleneck, see limiting.
 	Limiting string `json:"limiting"`
 }
@@ -38,6 +39,7 @@ func (s Snapshot) SinceWaiting(before Snapshot, share float64) Interval {
 		i.WaitShare = min(share, 1)
 	}
 	i.Queue, i.JPEG = d.Wait.QueueMean, d.JPEG
+	i.Sources = sourcesSince(s.Sources, before.Sources)
 	i.Limiting = d.limiting(i.WaitShare)
 	return i
 }

@@ -62,6 +62,9 @@ type Snapshot struct {
 	At         float64         `json:"at_s"`     // CLOCK_MONOTONIC
 	Cache      *Cache          `json:"cache,omitempty"`
 	Ahead      *Ahead          `json:"ahead,omitempty"` // nil: nothing was planned
+	// Sources is what was asked of each server, by its host, by all loaders of the process
+	// together: they share connections.
+	Sources map[string]Source `json:"sources,omitempty"`
 }
 
 // Ahead is what was read for later batches, from storage that waits. It is not on the page.
@@ -72,6 +75,35 @@ type Ahead struct {
 	Dropped int64 `json:"dropped"` // extents that none did
 	Bytes   int64 `json:"bytes"`   // held now
 	Limit   int64 `json:"limit"`   // of these
+}
+
+// Source is what was asked of one server.
+type Source struct {
+	Requests  int64 `json:"requests"`    // that were sent, retries and hedges among them
+	Bytes     int64 `json:"bytes"`       // that arrived and were wanted
+	Retries   int64 `json:"retries"`     // requests made after a fault
+	Hedges    int64 `json:"hedges"`      // requests made because the first was late
+	Twice     int64 `json:"bytes_twice"` // that arrived a second time
+	Throttled int64 `json:"throttled"`   // requests refused for being too many
+	Faults    int64 `json:"faults"`      // answers that another attempt followed, with those
+	Limit     int   `json:"limit"`       // requests at once that it is asked for now
+}
+
+func (s Source) less(b Source) Source {
+	return Source{s.Requests - b.Requests, s.Bytes - b.Bytes, s.Retries - b.Retries, s.Hedges - b.Hedges, s.Twice - b.Twice, s.Throttled - b.Throttled, s.Faults - b.Faults, s.Limit}
+}
+
+// sourcesSince is what was asked between two snapshots, of those that were asked anything.
+func sourcesSince(now, before map[string]Source) (out map[string]Source) {
+	for host, s := range now {
+		if d := s.less(before[host]); d.Requests > 0 {
+			if out == nil {
+				out = map[string]Source{}
+			}
+			out[host] = d
+		}
+	}
+	return out
 }
 
 // Ways is how many JPEGs each decoder decoded.

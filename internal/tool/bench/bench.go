@@ -30,7 +30,8 @@ type Config struct {
 	// Spec is what is loaded. If it has no fields, Chain decides.
 	Spec    spec.Spec
 	Formats []dataset.Format // nil: dataset.Formats()
-	Sources []source.Scheme  // nil: dataset.Sources()
+	Sources []source.Scheme  // nil: dataset.Sources
+	Network loader.Network   // that Sources share; nil: nothing is reported of it
 	Chain   Chain
 
 	Epochs  int64
@@ -86,6 +87,8 @@ type Report struct {
 	Stages map[string]Stage `json:"stages"`
 	Memory Memory           `json:"memory"`
 	Notes  []string         `json:"notes,omitempty"`
+	// Sources is what was asked of each server, by its host.
+	Sources map[string]stats.Source `json:"sources,omitempty"`
 
 	// What only this process needs. Stats are the loader's at the end; Fields are the
 	// columns of a batch; PerFile says that every sample is a file; Files are some that
@@ -121,12 +124,12 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
 	begin := time.Now()
-	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: c.Formats, Sources: c.Sources})
+	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: c.Formats, Sources: c.Sources, Network: c.Network})
 	if err != nil {
 		return nil, err
 	}
 	defer l.Close()
-	r := describe(l, c)
+	r, before := describe(l, c), stats.Snapshot{Sources: l.Stats().Sources}
 	w, err := c.consume(ctx, l, r, begin)
 	if err != nil {
 		return nil, err
@@ -140,7 +143,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	}
 	r.Bad, r.Stats, r.Fields = s.Bad, s, l.Fields()
 	r.PerFile = l.Every(func(f format.Format) bool { return f.Files })
-	r.Wait = w.wait()
+	r.Wait, r.Sources = w.wait(), s.Since(before).Sources
 	r.Stages = map[string]Stage{
 		"read":   stage(s.Read, s.Decode.Items),
 		"decode": stage(s.Decode, s.Decode.Items),

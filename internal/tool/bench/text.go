@@ -3,9 +3,12 @@ package bench
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
@@ -26,6 +29,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.Bad > 0 {
 		line("bad samples", "%s", show.Number(float64(r.Bad)))
 	}
+	for _, host := range slices.Sorted(maps.Keys(r.Sources)) {
+		line("source", "%s: %s", host, asked(r.Sources[host], r.Seconds))
+	}
 	for _, note := range r.Notes {
 		line("note", "%s", note)
 	}
@@ -33,6 +39,20 @@ func (r *Report) WriteText(w io.Writer) error {
 		return err
 	}
 	return r.WriteStages(w)
+}
+
+// asked is what a server was asked for, in words.
+func asked(s stats.Source, took float64) string {
+	out := fmt.Sprintf("%s in %s, %s/s", show.Size(s.Bytes), show.Count(s.Requests, "request", "requests"), show.Size(int64(float64(s.Bytes)/took)))
+	for _, more := range [...]struct {
+		n    int64
+		what string
+	}{{s.Retries, "made again after a fault"}, {s.Throttled, "refused as too many"}, {s.Hedges, "sent twice because they were late"}} {
+		if more.n > 0 {
+			out += fmt.Sprintf("; %s %s", show.Number(float64(more.n)), more.what)
+		}
+	}
+	return out
 }
 
 func (r *Report) title() string {

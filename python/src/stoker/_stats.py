@@ -24,6 +24,8 @@ FLUSH_NS = 5_000_000  # quick batches are put into the page together: people loo
 IMPORT_NS = 50_000_000  # importing torch or JAX for longer than this: the line says so
 NOTICEABLE = 0.05  # share of JPEGs decoded by a decoder other than ours: the line says so
 
+NAMED = 3  # servers in a line
+
 _logger = logging.getLogger("stoker")
 _meters: weakref.WeakSet[Meter] = weakref.WeakSet()
 
@@ -229,9 +231,23 @@ class Meter:
         if others > NOTICEABLE * sum(jpeg.values()):
             by = "libjpeg" if jpeg.get("libjpeg") else "Go"
             parts.append(f"{100 * others / sum(jpeg.values()):.0f} % of JPEGs by {by}")
+        parts += _asked(engine.get("sources", {}))
         if gpu is not None:
             parts.append(f"GPU {100 * gpu:.0f} %")
         _logger.info("%s: %s", what, ", ".join(parts))
+
+
+def _asked(sources: dict[str, dict[str, int]]) -> list[str]:
+    """What was asked of each server, in words; those that gave most come first, and a few are named."""
+    out = []
+    for host in sorted(sources, key=lambda host: -sources[host]["bytes"])[:NAMED]:
+        one = sources[host]
+        text = f"{one['bytes'] / 1e6:,.1f} MB from {host} in {one['requests']:,} requests"
+        for key, what in (("retries", "retried"), ("hedges", "hedged")):
+            if one[key]:
+                text += f" ({one[key]:,} {what})"
+        out.append(text)
+    return out
 
 
 def _import(tally: Tally) -> str:

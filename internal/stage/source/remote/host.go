@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
 )
 
 // host is what is known of a server, and what it is asked for at once.
@@ -42,13 +44,17 @@ type troubles struct {
 }
 
 func (n *Net) host(name string) *host {
+	if end := strings.IndexAny(name, "/?#"); end >= 0 {
+		name = name[:end]
+	}
+	name = name[strings.LastIndexByte(name, '@')+1:] // it is shown: no user, no signature
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	h := n.hosts[name]
 	if h == nil {
 		now := time.Now()
 		h = &host{name: name, limit: firstLimit, credit: 1, asked: now, hedgeCredit: 1, window: window{begun: now, growing: true}}
-		n.hosts[name] = h
+		n.hosts[strings.Clone(name)] = h
 	}
 	return h
 }
@@ -226,16 +232,7 @@ func (n *Net) Troubles() (all []Trouble) {
 func (n *Net) Waits() bool { return len(n.Troubles()) > 0 }
 
 // Count is what was asked of a host.
-type Count struct {
-	Requests  int64 // that were sent, with those below
-	Bytes     int64 // that arrived and were wanted
-	Retries   int64 // made after a fault
-	Hedges    int64 // made because the first was late
-	Twice     int64 // bytes that arrived a second time
-	Throttled int64 // refused for being too many
-	Faults    int64 // answers that another attempt followed, with those
-	Limit     int   // requests at once that the host is asked for now
-}
+type Count = stats.Source
 
 // Counts is what was asked of each host since the Net was made.
 func (n *Net) Counts() map[string]Count {
@@ -246,7 +243,10 @@ func (n *Net) Counts() map[string]Count {
 		h.mu.Lock()
 		limit := int(h.limit)
 		h.mu.Unlock()
-		all[name] = Count{h.requests.Load(), h.bytes.Load(), h.retries.Load(), h.hedges.Load(), h.twice.Load(), h.throttled.Load(), h.faults.Load(), limit}
+		all[name] = Count{
+			Requests: h.requests.Load(), Bytes: h.bytes.Load(), Retries: h.retries.Load(), Hedges: h.hedges.Load(),
+			Twice: h.twice.Load(), Throttled: h.throttled.Load(), Faults: h.faults.Load(), Limit: limit,
+		}
 	}
 	return all
 }

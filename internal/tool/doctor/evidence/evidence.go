@@ -183,6 +183,7 @@ type Settings struct {
 	DropLast   bool     `json:"drop_last,omitempty"`
 	Sampler    string   `json:"sampler,omitempty"`
 	Shuffled   *bool    `json:"shuffled,omitempty"`
+	Shuffle    string   `json:"shuffle,omitempty"` // of stoker: full, block, window
 	Collate    string   `json:"collate,omitempty"` // default, or whose
 	Context    string   `json:"context,omitempty"` // fork, spawn, forkserver
 	Init       string   `json:"init,omitempty"`    // the script's own worker_init_fn
@@ -320,10 +321,19 @@ type Storage struct {
 	Alone   Figure `json:"one_stream_bytes_per_second,omitzero"`
 	Streams int    `json:"streams,omitempty"`
 	Rate    Figure `json:"streams_bytes_per_second,omitzero"`
+
+	// Remote is the server of data that come over a network: streams are connections to
+	// it then, and a small read is a request. Refused is the share of requests that it
+	// refused as too many while the loop ran.
+	Remote     string `json:"remote,omitempty"`
+	Refused    Figure `json:"refused_share,omitzero"`
+	Rotational bool   `json:"rotational,omitempty"` // a disk that seeks
 }
 
 // IsZero says that nothing was measured.
-func (s Storage) IsZero() bool { return !s.Latency.Known() && !s.Rate.Known() && !s.Open.Known() }
+func (s Storage) IsZero() bool {
+	return !s.Latency.Known() && !s.Rate.Known() && !s.Open.Known() && s.Remote == "" && !s.Rotational
+}
 
 // IsZero says that no process was looked at.
 func (r Run) IsZero() bool { return !r.Seconds.Known() && r.Ended == "" }

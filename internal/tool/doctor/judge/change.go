@@ -226,6 +226,9 @@ func (v *view) oneThread() Change {
 }
 
 func changeOfFiles(v *view) []Change {
+	if v.Evidence.Storage.Remote != "" {
+		return changeOfRemote(v)
+	}
 	out := []Change{}
 	if v.waitsAside() {
 		out = append(out, v.raised(v.waiting(), "waiting uses no core: more workers wait in parallel"))
@@ -271,6 +274,9 @@ func (v *view) stokers(why string) []Change {
 }
 
 func changeOfBytes(v *view) []Change {
+	if v.Evidence.Storage.Remote != "" {
+		return changeOfRemote(v)
+	}
 	if out := v.stored(); out != nil && v.Loop.Settings.Class != evidence.OwnClass && v.Data() != loop.OfHDF5 && v.Data() != loop.OfNpz { // what is compressed is smaller
 		return append(out, Change{"cp -r data /local/nvme", "or use faster storage"})
 	} else if out != nil && v.Loop.Settings.Class != evidence.OwnClass {
@@ -286,6 +292,9 @@ func changeOfBytes(v *view) []Change {
 const waiters = 64
 
 func changeOfReads(v *view) []Change {
+	if v.Evidence.Storage.Remote != "" {
+		return changeOfRemote(v)
+	}
 	if v.Loop.Settings.Class == evidence.OwnClass {
 		return []Change{{"order: {shuffle: block}", "reads neighbours together; `stoker order --quality` says how well it mixes"}, {"stoker.DataLoader(..., cache=\"8GiB\")", "keeps what is read twice"}}
 	}
@@ -294,6 +303,28 @@ func changeOfReads(v *view) []Change {
 		out = append(out, v.raised(v.waiting(), "waiting uses no core: more workers wait in parallel"))
 	}
 	return append(out, v.stokers("reads ahead, 16 reads at a time, instead of waiting for each one")...)
+}
+
+// changeOfRemote is what makes fewer requests, or fewer bytes, of data that come over a
+// network: the loop reads ahead by as many connections as pay already.
+func changeOfRemote(v *view) (out []Change) {
+	c, full := v.Loop.Cost, v.Full()
+	switch {
+	case c.Opens.Value >= 0.5 && c.Read.Value < whole:
+		out = append(out, Change{v.pack(""), "then upload the shards: a request brings many samples, not one"})
+	case !full && v.Loop.Settings.Shuffle == "full":
+		out = append(out, Change{"order: {shuffle: block}", "or shuffle=\"block\": neighbours come in one request; `stoker order --quality` says how well it mixes"})
+	}
+	if full {
+		out = append(out, Change{v.pack("--resize 256"), "fewer bytes per sample: all connections together bring no more"})
+	}
+	switch {
+	case v.Evidence.Storage.Refused.Value >= 0.05:
+		out = append(out, Change{"fetch: {connections: 8}", "for each engine, if many share the limit; or ask for a higher one, or spread the data over more prefixes"})
+	case !full && v.Evidence.Storage.Streams < 8:
+		out = append(out, Change{"fetch: {connections: auto}", "or leave connections= out: few connections wait for each answer"})
+	}
+	return append(out, Change{"cp -r data /local/nvme", "or train in the region that has the data; cache=\"8GiB\" keeps what is read twice"})
 }
 
 func changeOfCollate(v *view) []Change {

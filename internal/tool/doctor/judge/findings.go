@@ -33,6 +33,7 @@ const (
 	PaddingWaste     = "padding waste"
 	WrongOrder       = "wrong order of operations"
 	TinyFiles        = "millions of tiny files"
+	ScatteredReads   = "small samples in full order"
 	SmallPrefetch    = "prefetch too small"
 	SetEpochMissing  = "set_epoch forgotten"
 	CUDABeforeFork   = "CUDA before fork"
@@ -83,6 +84,7 @@ func checks() []check {
 		{Repeated, repeatedWork},
 		{UnevenSteps, unevenSteps},
 		{TinyFiles, tinyFiles},
+		{ScatteredReads, scattered},
 		{WrongOrder, wrongOrder},
 		{TokenisePer, tokenising},
 		{PythonCollate, pythonCollate},
@@ -229,6 +231,22 @@ func tinyFiles(v *view) (string, string, Change, bool) {
 	return fmt.Sprintf("A sample opens %.1f files of about %s, and waits %s for them.", c.Opens.Value, show.Bytes(c.Read.Value/max(c.Opens.Value, 1e-9)), show.Seconds(v.Part(evidence.Read).Seconds())), c.Opens.Source,
 		Change{v.pack(""), "the same samples in few large files"},
 		again.name == "" && c.Opens.Known() && c.Read.Known() && c.Opens.Value >= 0.9 && c.Read.Value/c.Opens.Value < tiny && v.Part(evidence.Read).Seconds() >= 0.2*v.Sum() && (v.slowed(evidence.Read) || v.Loop.Settings.Length != nil && *v.Loop.Settings.Length >= millions)
+}
+
+// scattered: each sample of an order that is full is a seek on a disk that turns, and a
+// request to a store, where neighbours would cost one together.
+func scattered(v *view) (string, string, Change, bool) {
+	c, s := v.Loop.Cost, v.Evidence.Storage
+	of := "a disk that seeks for each"
+	if s.Remote != "" {
+		of = "a store that is asked for each"
+	}
+	fix := Change{"order: {shuffle: block}", "or shuffle=\"block\": neighbours are read together; `stoker order --quality` says how well it mixes"}
+	if c.Opens.Value >= 0.5 {
+		fix = Change{v.pack(""), "then shuffle=\"block\" over the shards: neighbours are read together"}
+	}
+	return fmt.Sprintf("Samples of about %s are read in full order from %s.", show.Bytes(c.Read.Value), of), c.Read.Source, fix,
+		v.Loop.Settings.Shuffle == "full" && (s.Rotational || s.Remote != "" && v.slowed(evidence.Read)) && c.Read.Known() && c.Read.Value < whole
 }
 
 // slowed says whether a kind of costs can be why the loop waits: in all workers

@@ -18,6 +18,7 @@ const (
 	NotDataBound = "not data-bound"
 	EpochStart   = "epoch start"
 	Latency      = "storage latency (few large reads)"
+	Throttled    = "throttled storage"
 	SmallFiles   = "many small files"
 	Bandwidth    = "storage bandwidth"
 	CPULimit     = "CPU limit (cgroup)"

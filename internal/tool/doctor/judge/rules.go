@@ -54,7 +54,13 @@ var (
 	someOpens = need{"files opened per sample", func(v *view) evidence.Figure { return v.Loop.Cost.Opens }}
 	someBytes = need{"bytes read per sample", func(v *view) evidence.Figure { return v.Loop.Cost.Read }}
 	aRate     = need{"what one stream reads of the dataset's files, and many at once", func(v *view) evidence.Figure { return v.Evidence.Storage.Rate }}
-	aThread   = need{"threads that a worker computes with", func(v *view) evidence.Figure { return v.Loop.Cost.Threads }}
+	refusals  = need{"requests that the store refused", func(v *view) evidence.Figure {
+		if v.Evidence.Storage.Remote == "" { // nobody is asked
+			return evidence.Measured(0, "storage of this machine")
+		}
+		return v.Evidence.Storage.Refused
+	}}
+	aThread = need{"threads that a worker computes with", func(v *view) evidence.Figure { return v.Loop.Cost.Threads }}
 )
 
 // rules are asked in this order, and the first that holds is the verdict.
@@ -70,7 +76,7 @@ var (
 func rules() []rule {
 	return []rule{
 		ranksDiffer, starves, copiedTwice, notBound, tooManyStart, startOfEpochs, noMemory, oversubscribed, limited,
-		sampled, contended, repeated, longTail, tooFew, shallow, tooMany, taking, smallFiles, bandwidth, latency, unprobed, assembly, decoding, transforming, aside, inPython,
+		sampled, contended, repeated, longTail, tooFew, shallow, tooMany, taking, throttled, smallFiles, bandwidth, latency, unprobed, assembly, decoding, transforming, aside, inPython,
 	}
 }
 

@@ -16,6 +16,22 @@ import (
 // to read than to open, on every disk that is worth training from.
 const whole = 1 << 20
 
+// throttled: a store that refuses requests as too many. A few refusals are how the rate it
+// allows is found.
+var throttled = rule{
+	verdict: Throttled,
+	needs:   []need{aWait, aSample, refusals},
+	holds: func(v *view) bool {
+		return v.Beyond() && v.Costliest().Kind == evidence.Read && v.Evidence.Storage.Refused.Value >= 0.05
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("%s refuses %s of the requests as too many: reads wait for those that it allows.", v.Evidence.Storage.Remote, show.Percent(v.Evidence.Storage.Refused.Value))
+	},
+	why:    func(v *view) []evidence.Line { return append(v.StorageLines(), v.PartLines()...) },
+	change: changeOfRemote,
+	after:  (*view).readAside,
+}
+
 var smallFiles = rule{
 	verdict: SmallFiles,
 	needs:   []need{aWait, aSample, someOpens, someBytes},

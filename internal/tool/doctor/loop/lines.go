@@ -197,13 +197,18 @@ func (v *View) StorageLines() []evidence.Line {
 	out.Add("files opened", c.Opens, "%.1f per sample", c.Opens.Value)
 	out.Add("read", c.Read, "%s per sample in %.1f calls", show.Bytes(c.Read.Value), c.Reads.Value)
 	out.Add("opening a file", s.Open, "%s", show.Seconds(s.Open.Value))
+	stream := "stream"
+	if s.Remote != "" {
+		stream = "connection"
+		out.Add("requests refused", s.Refused, "%s of those to %s", show.Percent(s.Refused.Value), s.Remote)
+	}
 	out.Add("small read", s.Latency, "%s", show.Seconds(s.Latency.Value))
 	with := ", the script's reads with it"
 	if s.Quiet {
 		with = ""
 	}
-	out.Add("one stream", s.Alone, "%s per second%s", show.Bytes(s.Alone.Value), with)
-	out.Add(fmt.Sprintf("%d streams", s.Streams), s.Rate, "%s per second%s", show.Bytes(s.Rate.Value), with)
+	out.Add("one "+stream, s.Alone, "%s per second%s", show.Bytes(s.Alone.Value), with)
+	out.Add(fmt.Sprintf("%d %ss", s.Streams, stream), s.Rate, "%s per second%s", show.Bytes(s.Rate.Value), with)
 	return append(out, v.LoopLines()...)
 }
 

@@ -176,6 +176,9 @@ func (v *View) Enough() int {
 // waited for latency, each would bring as much as one does.
 func (v *View) Full() bool {
 	s := v.Evidence.Storage
+	if s.Remote != "" { // connections share the bandwidth of a link: what the loop has of it decides
+		return s.Rate.Known() && v.Loop.Cost.Read.Known() && v.Loop.Cost.Read.Value*v.Batch/max(v.Now, 1e-9) >= 0.6*s.Rate.Value
+	}
 	if !s.Alone.Known() || !s.Rate.Known() {
 		return false
 	}

@@ -36,7 +36,8 @@ import (
 type Load struct {
 	Spec    spec.Spec
 	Formats []dataset.Format // nil: dataset.Formats()
-	Sources []source.Scheme  // nil: dataset.Sources()
+	Sources []source.Scheme  // nil: dataset.Sources
+	Network loader.Network   // that Sources share; nil: nothing is known of it
 	Name    string           // how the user calls it
 	Step    time.Duration    // 0: as fast as the loader gives
 	Time    time.Duration    // 0: eight seconds
@@ -89,13 +90,22 @@ func LoadIt(ctx context.Context, c Load) (judge.Report, error) {
 	} else {
 		ev.Notes = append(ev.Notes, "No step was pretended: the loader ran as fast as it can, and --step-ms says how long a batch may take.")
 	}
-	if files := filesOf(spec.Dataset.Path); len(files) > 0 {
+	ev.Loops[0].Settings.Shuffle = string(spec.Order.Shuffle)
+	switch files := filesOf(spec.Dataset.Path); {
+	case slices.ContainsFunc(r.names, isFar):
+		if f := newFar(ctx, c.Sources, spec, r.names); f != nil {
+			r.far = f.tiers(ctx, forStorage)
+			ev.Storage = f.storage(r.far, r.last.Sources)
+			ev.Storage.Refused = refused(r.first, r.last)
+		}
+	case len(files) > 0:
 		if judge.Measure(ev).Reads {
 			p := system.Prober{Root: "/"}
 			p.Probe(files, nil)
 			ev.Storage = p.Found()
 			ev.Storage.Quiet = true
 		}
+		ev.Storage.Rotational = system.Rotational("/", files[0])
 	}
 	early := judge.Judge(ev)
 	if c.Verdict != nil {
@@ -132,7 +142,10 @@ type run struct {
 	before                  int64   // samples until then
 	wait, step              float64 // seconds after it
 	recent                  [][3]float64
-	peak                    int64 // bytes of this process that were in memory at most
+	first                   stats.Snapshot  // when it was opened
+	names                   []string        // of what some samples are stored in, if that is far away
+	far                     []evidence.Tier // what their store gives
+	peak                    int64           // bytes of this process that were in memory at most
 }
 
 // whole opens the loader and takes batches until the time is over.
@@ -140,12 +153,17 @@ func (r *run) whole(ctx context.Context, spec spec.Spec) error {
 	opened := time.Now()
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
-	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: r.Formats, Sources: r.Sources})
+	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: r.Formats, Sources: r.Sources, Network: r.Network})
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	defer func() { r.last, r.over = l.Stats(), time.Now() }()
+	defer func() {
+		if r.last, r.over = l.Stats(), time.Now(); len(r.last.Sources) > 0 && r.watched != nil {
+			r.names = namesOf(ctx, l)
+		}
+	}()
+	r.first = l.Stats()
 	r.opening = time.Since(opened)
 	r.format, r.length, r.began = l.Format(), l.Len(), time.Now()
 	r.files = l.Every(func(f format.Format) bool { return f.Files })
@@ -287,6 +305,15 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+}
+
+// namesOf is what some samples are stored in.
+func namesOf(ctx context.Context, l *loader.Loader) []string {
+	p, err := l.Profile(ctx, 2*system.FewFiles, time.Second)
+	if err != nil { // every one is damaged: the notes say so
+		return nil
+	}
+	return filesOfProfile(p)
 }
 
 // filesOf are some regular files of a dataset, for a probe.
