@@ -32,6 +32,7 @@ from bench import rig
 BUCKET, REGION = "data", "us-east-1"
 KEY, SECRET = "AKIABENCHREMOTE00000", "bench-remote-secret-of-no-value-at-all"
 LATENCY, CONNECTION, TOTAL = "20ms", "90MB/s", "250MB/s"
+_USERS = ("AWS_CA_BUNDLE", "AWS_PROFILE", "AWS_SESSION_TOKEN")  # variables that would change what clients do
 LINK_BYTES, LINK_LATENCY = 250e6, 0.02
 GATEWAY = rig.ROOT / "build" / "servers" / "versitygw"
 PROXY = rig.ROOT / "build" / "slownet"
@@ -157,23 +158,28 @@ class Link:
     def __exit__(self, *exc: object) -> None:
         _end(self.process)
 
-    def env(self) -> dict[str, str]:
-        """What every client of the ecosystem reads, and nothing of the user's own."""
-        out = {
-            "AWS_ENDPOINT_URL": self.url,
-            "AWS_ENDPOINT_URL_S3": self.url,
-            "S3_ENDPOINT_URL": self.url,  # s5cmd, Streaming
-            "AWS_ACCESS_KEY_ID": KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
-            "AWS_CONFIG_FILE": os.devnull,
-            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
+    def adopt(self) -> None:
+        """Puts into the environment what clients of the ecosystem read, and takes out what is the user's own."""
+        for name in _USERS:
+            os.environ.pop(name, None)
+        os.environ.update(
+            {
+                "AWS_ENDPOINT_URL": self.url,
+                "AWS_ENDPOINT_URL_S3": self.url,
+                "S3_ENDPOINT_URL": self.url,  # s5cmd, Streaming
+                "AWS_ACCESS_KEY_ID": KEY,
+                "AWS_SECRET_ACCESS_KEY": SECRET,
+                "AWS_REGION": REGION,
+                "AWS_DEFAULT_REGION": REGION,
+                "AWS_CONFIG_FILE": os.devnull,
+                "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+                "AWS_EC2_METADATA_DISABLED": "true",
+                "NO_PROXY": "127.0.0.1",
+                "no_proxy": "127.0.0.1",
+            }
+        )
         if self.cert is not None:
-            out["AWS_CA_BUNDLE"] = str(self.cert.file)
-        return out
+            os.environ["AWS_CA_BUNDLE"] = str(self.cert.file)
 
     def _ask(self, path: str, body: str | None = None) -> Any:
         data = None if body is None else body.encode()
@@ -195,11 +201,15 @@ class Link:
     def change(self, **link: Any) -> None:
         self._ask("link", json.dumps(link))
 
+    def restore(self) -> None:
+        """The link as it was, without rules, and all counts at 0."""
+        self.rules()
+        self.change(requests=0)
+        self.reset()
+
 
 def _start(command: list[str], cpus: Iterable[int], **how: Any) -> subprocess.Popen[Any]:
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, preexec_fn=lambda: os.sched_setaffinity(0, cpus), **how
-    )
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=lambda: os.sched_setaffinity(0, cpus), **how)
 
 
 def _end(process: subprocess.Popen[Any]) -> None:

