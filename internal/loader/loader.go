@@ -144,7 +144,9 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 	if opt.Sources == nil {
 		net := remote.NewNet(remote.Options{})
 		opt.Sources = dataset.Sources(net)
-		opt.Network = net
+		if opt.Network == nil {
+			opt.Network = net
+		}
 	}
 	data, err := dataset.Open(ctx, spec, dataset.Options{Formats: opt.Formats, Sources: opt.Sources, Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored, Crew: opt.Workers != nil || opt.IDs})
 	if err != nil {
