@@ -217,6 +217,11 @@ func (r *Run) met() bool {
 	if r.Fault.Met != nil {
 		return r.Fault.Met(r)
 	}
+	return r.ruled()
+}
+
+// ruled says whether all rules have had their effect.
+func (r *Run) ruled() bool {
 	rules := r.Proxy.Counts().Rules
 	for _, c := range rules {
 		if c.Met == 0 {

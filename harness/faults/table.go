@@ -240,7 +240,7 @@ func listings() []Fault {
 			Rules: always("list * query=*continuation-token* #1 delay=1s"), Before: func(r *Run) {
 				r.Own()
 				r.Go(func(ctx context.Context) {
-					for ctx.Err() == nil && r.Proxy.Counts().Rules[0].Met == 0 {
+					for ctx.Err() == nil && !r.ruled() {
 						time.Sleep(10 * time.Millisecond)
 					}
 					r.Remove("a/0000.ppm")
