@@ -3,10 +3,12 @@ package faults_test
 import (
 	"encoding/json"
 	"io/fs"
+	"log"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -22,6 +24,7 @@ func TestMain(m *testing.M) { os.Exit(stagetest.OwnCache(m)) }
 func TestCampaign(t *testing.T) {
 	nothingLeft(t)
 	lab := faults.NewLab(t)
+	logged := logs(t)
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	c := faults.Campaign{Seeds: 1, AtOnce: 6 * runtime.GOMAXPROCS(0)}
@@ -46,6 +49,7 @@ func TestCampaign(t *testing.T) {
 	text, err := json.Marshal(report)
 	stagetest.Must(t, err)
 	search(t, lab, "the report", string(text))
+	search(t, lab, "the log", logged())
 	for _, dir := range []string{temp, os.Getenv("STOKER_CACHE")} {
 		stagetest.Must(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() {
@@ -75,6 +79,27 @@ func search(t *testing.T, lab *faults.Lab, where string, texts ...string) {
 		}
 	}
 }
+
+// logs collects what Go's own packages log, such as bytes after the end of an answer.
+func logs(t *testing.T) func() string {
+	var mu sync.Mutex
+	var b strings.Builder
+	log.SetOutput(writer(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return b.Write(p)
+	}))
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return b.String()
+	}
+}
+
+type writer func(p []byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 // nothingLeft fails the test if a goroutine or a descriptor is left when its servers have
 // ended.

@@ -56,6 +56,8 @@ type Run struct {
 	ctx    context.Context
 	data   string // name of the folder
 	puts   int
+	began  time.Time
+	before int64 // see mark
 	others sync.WaitGroup
 	closer []func()
 	mu     sync.Mutex
@@ -102,6 +104,19 @@ func (r *Run) Put(name string, data []byte) {
 // Remove removes an object of the run's own data.
 func (r *Run) Remove(name string) { r.Lab.server(r.Fault.On).Remove(r.data + "/" + name) }
 
+// ranges is how many ranges of an object the proxy was asked for.
+func (r *Run) ranges(name string) (n int64) {
+	for path, o := range r.Proxy.Counts().Objects {
+		if strings.HasSuffix(path, "/"+name) {
+			n += o.Kinds["range"].Requests
+		}
+	}
+	return n
+}
+
+// mark notes what was asked of the shard before it is changed.
+func (r *Run) mark() { r.before = r.ranges(shard) }
+
 // Faults are those that the client has told of, whatever they were.
 func (r *Run) Faults() (n int64) {
 	for _, c := range r.Net.Counts() {
@@ -136,9 +151,9 @@ func Do(ctx context.Context, l *Lab, f Fault, seed uint64) Outcome {
 		o.Wrong = err.Error()
 		return o
 	}
-	began := time.Now()
+	r.began = time.Now()
 	got, err := r.stream(at)
-	o.Took = time.Since(began)
+	o.Took = time.Since(r.began)
 	o.Met = r.met()
 	r.judge(&o, got, want, err)
 	o.Said = r.said
@@ -202,6 +217,11 @@ func (r *Run) met() bool {
 	if r.Fault.Met != nil {
 		return r.Fault.Met(r)
 	}
+	return r.ruled()
+}
+
+// ruled says whether all rules have had their effect.
+func (r *Run) ruled() bool {
 	rules := r.Proxy.Counts().Rules
 	for _, c := range rules {
 		if c.Met == 0 {

@@ -115,6 +115,9 @@ func shown(r *Run) bool {
 	return c.Connections.Opened > 0 && c.Requests == 0
 }
 
+// asked says whether the object that was changed was asked for since.
+func asked(r *Run) bool { return r.ranges(shard) > r.before }
+
 // answers are faults of answers.
 func answers() (all []Fault) {
 	for _, on := range []Store{S3, Web} {
@@ -145,6 +148,10 @@ func answers() (all []Fault) {
 		with(Fault{Name: "a shifted Content-Range", Data: "tar", Rules: first("*.tar", "shift=1"), Random: true})
 		with(Fault{Name: "a Content-Range that is always shifted", Data: "tar", Rules: always("range " + shard + " shift=7"), Deadline: soon, Code: errs.Unreachable, Place: shard})
 		with(Fault{Name: "gzip that was not requested", Data: "tar", Rules: first("*.tar", "gzip"), Random: true})
+		with(Fault{Name: "200 for every range", Data: "tar", Rules: always("range " + shard + " status=200"), Deadline: soon, Code: errs.Unreachable, Place: shard})
+		with(Fault{Name: "too many bytes in every answer", Data: "tar", Rules: always("range " + shard + " extra=100"), Deadline: soon, Code: errs.Unreachable, Place: shard})
+		with(Fault{Name: "gzip in every answer", Data: "tar", Rules: always("range " + shard + " gzip"), Deadline: soon, Code: errs.Unreachable, Place: shard})
+		with(Fault{Name: "a reset before every body", Data: "tar", Rules: always("range " + shard + " reset=0"), Deadline: soon, Code: errs.Unreachable, Place: shard})
 		with(Fault{Name: "an answer that is late", Data: "tar", Rules: first("*.tar", "delay=700ms"), Random: true})
 		for _, status := range []string{"500", "502", "504"} {
 			with(Fault{Name: status + " now and then", Data: "tar", Rules: first("*.tar", "status="+status), Random: true})
@@ -161,13 +168,14 @@ func answers() (all []Fault) {
 		with(Fault{Name: "a redirect to a link-local address", Data: "tar", Rules: always("range " + shard + " redirect=http://169.254.169.254"), Deadline: soon, Place: shard, Code: map[Store]errs.Code{S3: errs.Config, Web: errs.Unreadable}[on]})
 		with(Fault{
 			Name: "an object is replaced", Data: "tar", Deadline: soon, Code: errs.Changed, Place: shard,
-			Before: (*Run).Own, Met: func(*Run) bool { return true },
-			During: func(r *Run) { r.Put(shard, append(r.Lab.Bytes("tar/"+shard), make([]byte, 1024)...)) },
+			Before: (*Run).Own, Met: asked,
+			During: func(r *Run) { r.mark(); r.Put(shard, append(r.Lab.Bytes("tar/"+shard), make([]byte, 1024)...)) },
 		})
 		with(Fault{
 			Name: "an object is replaced by one of its size", Data: "tar", Deadline: soon, Code: errs.Changed, Place: shard,
-			Before: (*Run).Own, Met: func(*Run) bool { return true },
+			Before: (*Run).Own, Met: asked,
 			During: func(r *Run) {
+				r.mark()
 				data := r.Lab.Bytes("tar/" + shard)
 				data[len(data)/2] ^= 1
 				r.Put(shard, data)
@@ -175,7 +183,7 @@ func answers() (all []Fault) {
 		})
 		with(Fault{
 			Name: "an object is deleted", Data: "tar", Deadline: soon, Code: errs.Changed, Place: shard,
-			Before: (*Run).Own, Met: func(*Run) bool { return true }, During: func(r *Run) { r.Remove(shard) },
+			Before: (*Run).Own, Met: asked, During: func(r *Run) { r.mark(); r.Remove(shard) },
 		})
 		with(Fault{Name: "a flipped byte, with the checksums of TFRecord", Data: "tfrecord", Rules: always("range *000001.tfrecord flip=2000"), Deadline: soon, Code: errs.Damaged, Place: "000001.tfrecord"})
 		with(Fault{Name: "a flipped byte, with neither", Data: "tar", Rules: always("range " + shard + " flip=2000"), Deadline: soon, Known: "tar has no checksum of members, and a store sends none for a part"})
@@ -232,7 +240,7 @@ func listings() []Fault {
 			Rules: always("list * query=*continuation-token* #1 delay=1s"), Before: func(r *Run) {
 				r.Own()
 				r.Go(func(ctx context.Context) {
-					for ctx.Err() == nil && r.Proxy.Counts().Rules[0].Met == 0 {
+					for ctx.Err() == nil && !r.ruled() {
 						time.Sleep(10 * time.Millisecond)
 					}
 					r.Remove("a/0000.ppm")

@@ -329,7 +329,7 @@ func (s *store) renewed(ctx context.Context, r request, used used, resp *http.Re
 		theirs, err1 := http.ParseTime(resp.Header.Get("Date"))
 		ours, err2 := http.ParseTime(resp.Request.Header.Get("X-Ms-Date"))
 		if off := theirs.Sub(ours); err1 == nil && err2 == nil && off.Abs() > late {
-			s.ahead.Store(int64(time.Until(theirs)))
+			s.ahead.Store(int64(theirs.Sub(s.net.Now())))
 			return &remote.Fault{Kind: remote.Expired, Status: resp.StatusCode, What: "the clock of this machine is " + errs.InSeconds(off.Abs()) + " off", Final: s.refused(ctx, r, resp)}
 		}
 	}

@@ -66,7 +66,7 @@ func (c *credentials) put(ctx context.Context, req *http.Request, r request) (us
 			return used{}, errs.New(errs.Denied, "the key of the storage account in %s is not base64", env.keyFrom).At(errs.Where{File: strings.Clone(r.name)}).
 				Try("copy it from the page \"Access keys\" of the storage account")
 		}
-		sign(req, r.account, key, time.Now().Add(time.Duration(c.store.ahead.Load())))
+		sign(req, r.account, key, c.store.net.Now().Add(time.Duration(c.store.ahead.Load())))
 		return used{key: true}, nil
 	case env.mine(r.account) && env.sas != "":
 		return withSAS(req, strings.TrimPrefix(env.sas, "?")), nil
