@@ -37,7 +37,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes augment-sheet doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz
+.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes augment-sheet doctor-score doctor-score-short faults soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz
 
 demo: setup engine
 	@build/stoker demo
@@ -128,10 +128,20 @@ test-remote: servers engine venv build/slownet .venv-frameworks/ready
 	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) recipes/test_training.py -k bucket
 	@$(PYTHON) tools/skips.py report
 
+# The sources against a bucket of yours: make cloud-test URL=s3://bucket/prefix. What they
+# need is uploaded there by the store's own command (aws, gcloud, az), and removed.
+cloud-test:
+	STOKER_CLOUD_URL=$(URL) go test -count=1 -v -timeout $(LONG) ./internal/stagetest/cloud
+
 # The proxy of tests that are written in Python.
 build/slownet: $(shell find harness/slownet -name '*.go' 2>/dev/null) harness/go.mod
 	@mkdir -p build
 	go -C harness build -o ../build/slownet.new ./slownet/cmd && mv build/slownet.new build/slownet
+
+# The campaign of faults: each fault of a network or a store, those that are random with 20
+# seeds, in bench/results/faults.json. make test runs each once.
+faults: servers-short
+	cd harness && STOKER_FAULTS=$(CURDIR)/bench/results/faults.json go test -count=1 -timeout $(LONG) -v -run '^TestCampaign$$' ./faults
 
 # Which tests were skipped, and why; in CI some may not be.
 skips:

@@ -13,8 +13,10 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stream"
 )
 
@@ -31,6 +33,8 @@ type Loader struct {
 	shared *loader.Shared
 	inner  *loader.Loader
 	fields []Column
+	net    *remote.Net
+	quiet  func() // ends Options.Waiting
 
 	mu       sync.Mutex
 	deadline time.Duration
@@ -66,16 +70,40 @@ type Column struct {
 // State is a position in a stream: plain JSON, below 1 KiB, equal on every rank.
 type State = stream.State
 
+// Options are what OpenWith needs besides the Spec; the zero value is every default.
+type Options struct {
+	// Waiting is told, about every ten seconds, what requests to a server wait for that
+	// does not answer, while opening and until Close; nil: nobody is. It is called from
+	// another goroutine, and not concurrently.
+	Waiting func(line string)
+}
+
 // Open opens a stream of batches. It indexes the dataset if that has not been done
 // before; ctx can cancel it. An error names every problem of the Spec.
 func Open(ctx context.Context, spec Spec) (*Loader, error) {
+	return OpenWith(ctx, spec, Options{})
+}
+
+// OpenWith is Open with Options.
+func OpenWith(ctx context.Context, spec Spec, opt Options) (*Loader, error) {
+	net, quiet := remote.NewNet(remote.Options{}), func() {}
+	if opt.Waiting != nil {
+		watching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // Close ends it
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			net.Watch(watching, opt.Waiting)
+		}()
+		quiet = func() { cancel(); <-ended }
+	}
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, boardEntries))
-	inner, err := loader.Open(ctx, shared, spec, loader.Options{})
+	inner, err := loader.Open(ctx, shared, spec, loader.Options{Sources: dataset.Sources(net), Waits: net.Waits})
 	if err != nil {
+		quiet()
 		shared.Close()
 		return nil, err
 	}
-	l := &Loader{shared: shared, inner: inner, deadline: stallDeadline}
+	l := &Loader{shared: shared, inner: inner, net: net, quiet: quiet, deadline: stallDeadline}
 	for _, f := range inner.Fields() {
 		l.fields = append(l.fields, Column{Name: f.Name, Kind: f.Kind, DType: f.DType, Shape: f.Shape, Batch: f.Batch, Axes: f.Axes})
 	}
@@ -106,7 +134,8 @@ func (l *Loader) Stats() Stats { return l.inner.Stats() }
 
 // SetDeadline sets how long a pass waits for one batch before it ends with an error
 // that names the stage and the sample that hang. The default is 60 s; 0 waits for
-// ever.
+// ever. While a read of a server is tried again (Fetch.Deadline says for how long), the
+// time begins anew.
 func (l *Loader) SetDeadline(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,5 +268,7 @@ func failure(err error) error {
 func (l *Loader) Close() error {
 	l.inner.Close()
 	l.shared.Close()
+	l.quiet()
+	l.net.Close()
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -606,5 +607,25 @@ func TestNothingIsLeftOfClosedLoaders(t *testing.T) {
 	goleak.VerifyNone(t) // waits for what is on its way out
 	if f, m := left(); f > fds || m > maps {
 		t.Fatalf("%d descriptors and %d mappings of indexes became %d and %d", fds, maps, f, m)
+	}
+}
+
+// Whoever opens a dataset learns what its requests wait for.
+func TestWhatIsWaitedForIsSaid(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var said string
+	_, err = stoker.OpenWith(ctx, stoker.Spec{Dataset: stoker.Dataset{Path: stoker.Paths{"http://" + at + "/a.tar"}}}, stoker.Options{Waiting: func(line string) {
+		said = line
+		cancel()
+	}})
+	if !errors.Is(err, context.Canceled) || !strings.HasPrefix(said, at+" does not answer: 1 request has waited for ") {
+		t.Errorf("%q, %v", said, err)
 	}
 }

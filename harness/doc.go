@@ -7,6 +7,8 @@
 //     as requested, which counts what it serves.
 //   - [github.com/stoker-data/stoker/harness/slownet]: a proxy before a server, as slow and
 //     as broken as requested, which counts what passes.
+//   - [github.com/stoker-data/stoker/harness/faults]: the campaign of faults: a dataset read
+//     through slownet, whatever that does to it.
 //   - [github.com/stoker-data/stoker/harness/score]: the doctor, on jobs whose faults are
 //     known.
 //

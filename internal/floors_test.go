@@ -31,8 +31,8 @@ var floors = [][]string{
 		"internal/tool/doctor", "internal/tool/doctor/doctortest", "internal/tool/doctor/evidence", "internal/tool/doctor/gather", "internal/tool/doctor/hook",
 		"internal/tool/doctor/judge", "internal/tool/doctor/loop", "internal/tool/doctor/report", "internal/tool/doctor/system", "internal/tool/doctor/tiers", "internal/tool/doctor/watch",
 	},
-	{".", "cmd/stoker", "examples"},                                   // 4: doors
-	{"harness", "harness/score", "harness/slowfs", "harness/slownet"}, // 5: test harnesses, a module of their own
+	{".", "cmd/stoker", "examples"}, // 4: doors
+	{"harness", "harness/faults", "harness/score", "harness/slowfs", "harness/slownet"}, // 5: test harnesses, a module of their own
 }
 
 // outside is the first floor that no package of the product is on: its module is another.
@@ -95,7 +95,8 @@ var edges = map[string][]string{
 		"internal/tool/doctor/evidence", "internal/tool/doctor/gather", "internal/tool/doctor/hook", "internal/tool/doctor/judge", "internal/tool/doctor/system", "internal/tool/show",
 	},
 
-	"harness/score": {"harness/slowfs"},
+	"harness/faults": {"harness/slownet"},
+	"harness/score":  {"harness/slowfs"},
 }
 
 // only lists rooms that may import nothing of ours but this.

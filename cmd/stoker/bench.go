@@ -87,7 +87,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func measure(con *console, c bench.Config, what string) (*bench.Report, error) {
 	shown := con.steps(what)
 	defer shown.end()
-	c.Indexing = shown.indexing.count
+	c.Sources, c.Indexing = con.sources(), shown.indexing.count
 	c.Progress = func(samples int64, share float64) {
 		shown.work().set(int64(share*1e6), 1e6, show.Number(float64(samples))+" samples")
 	}

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
 // console writes a command's results, errors and progress. Progress is
@@ -30,6 +34,10 @@ type console struct {
 	terminal bool            // the error stream is a terminal
 
 	told bool // an interruption was reported
+
+	net   *remote.Net // nil: no dataset was opened
+	quiet func()      // ends the lines about what requests wait for
+	shown atomic.Pointer[bar]
 }
 
 // results is the standard output. The first failed write decides how the
@@ -69,6 +77,38 @@ func isTerminal(w io.Writer) bool {
 	}
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
+}
+
+// sources are all schemes of names, of one network for the whole command. From the first
+// call on, the error stream says what requests to servers wait for. For one goroutine.
+func (c *console) sources() []source.Scheme {
+	if c.net == nil {
+		c.net = remote.NewNet(remote.Options{})
+		ctx, cancel := context.WithCancel(c.ctx)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			c.net.Watch(ctx, c.waiting)
+		}()
+		c.quiet = func() { cancel(); <-ended }
+	}
+	return dataset.Sources(c.net)
+}
+
+// waiting writes what the command waits for.
+func (c *console) waiting(line string) {
+	if c.json || c.client {
+		b, _ := encode(map[string]any{"waiting": line}, "")
+		_, _ = c.err.Write(b)
+		return
+	}
+	line = "stoker: " + errs.Plain(line) + "\n"
+	if b := c.shown.Load(); b != nil {
+		if _, err := b.all.Write([]byte(line)); err == nil { // above the bar
+			return
+		}
+	}
+	_, _ = io.WriteString(c.err, line)
 }
 
 // writeJSON writes a result as JSON.

@@ -51,7 +51,7 @@ type fetchFlags struct {
 	Bandwidth   string `help:"Bytes per second from a store, at most, such as 100MB (default none)." placeholder:"RATE"`
 	Hedge       bool   `help:"Send a request that is slow a second time (default)."`
 	NoHedge     bool   `help:"Send no request a second time because it is slow."`
-	Deadline    string `help:"How long one read is tried, such as 90s (default 10m)." placeholder:"TIME"`
+	Deadline    string `help:"How long one read is tried, such as 90s (default 10m; 30s if the server never answered)." placeholder:"TIME"`
 }
 
 // set overrides a Spec with the flags.

@@ -130,7 +130,7 @@ func TestStorageFlags(t *testing.T) {
 		"--connections: ":                      {"tune", tokens, "--connections", "0"},
 		"--deadline: ":                         {"bench", tokens, "--deadline", "x"},
 		"--hedge and --no-hedge exclude":       {"bench", tokens, "--hedge", "--no-hedge"},
-		"shards are written to folders":        {"pack", tokens, "s3://b/x?token=HUSH", "--window", "16"},
+		"shards cannot be written to s3://":    {"pack", tokens, "s3://b/x?token=HUSH", "--window", "16"},
 	} {
 		if got := command(t, args...); got.status != 2 || !strings.Contains(got.err, says) || strings.Contains(got.err, "HUSH") || got.out != "" {
 			t.Errorf("%v: %d: %s", args, got.status, got.err)

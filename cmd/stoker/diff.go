@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/tool/compare"
 	"github.com/stoker-data/stoker/internal/tool/orders"
 )
@@ -40,7 +41,7 @@ func (d diffCmd) Run(con *console) error {
 			return err
 		}
 		tell, end := con.indexing()
-		in, err = orders.Open(con.ctx, spec, tell)
+		in, err = orders.Open(con.ctx, spec, dataset.Options{Sources: con.sources(), Progress: tell})
 		end()
 		if err != nil {
 			return err

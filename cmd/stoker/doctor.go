@@ -184,7 +184,7 @@ func (d doctorCmd) load(con *console) error {
 	defer shown.end()
 	var told error
 	r, err := tiers.LoadIt(con.ctx, tiers.Load{
-		Spec: spec, Name: name, Step: seconds(value(d.StepMillis) / 1000), Time: seconds(d.Seconds), Quick: d.Quick, Tiers: seconds(2.5 * d.Seconds), Version: stoker.Version(), Indexing: shown.indexing.count,
+		Spec: spec, Sources: con.sources(), Name: name, Step: seconds(value(d.StepMillis) / 1000), Time: seconds(d.Seconds), Quick: d.Quick, Tiers: seconds(2.5 * d.Seconds), Version: stoker.Version(), Indexing: shown.indexing.count,
 		Verdict: func(r judge.Report) {
 			shown.indexing.end()
 			if d.JSON {

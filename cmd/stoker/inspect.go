@@ -39,7 +39,7 @@ func (i inspectCmd) Run(con *console) error {
 	}
 	shown := con.steps(verb)
 	report, err := inspect.Run(con.ctx, inspect.Config{
-		Dataset: data, Check: check, All: i.All, Indexing: shown.indexing.count,
+		Dataset: data, Sources: con.sources(), Check: check, All: i.All, Indexing: shown.indexing.count,
 		Progress: func(done, total int64) { shown.work().count(done, total, "samples") },
 	})
 	shown.end()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"reflect"
@@ -67,6 +68,9 @@ type cli struct {
 const grace = 800 * time.Millisecond
 
 func main() {
+	// Only net/http writes there: what a server sends beside its answers, which the reads
+	// themselves notice or never see.
+	log.SetOutput(io.Discard)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	signals := make(chan os.Signal, 2)
@@ -147,6 +151,9 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 		return con.report(errs.New(errs.Config, "invalid environment").Because(err).Try("unset STOKER_KERNEL"))
 	}
 	err = parsed.Run()
+	if con.quiet != nil {
+		con.quiet()
+	}
 	if e := con.out.flush(); err == nil {
 		err = e
 	}

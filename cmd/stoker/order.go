@@ -8,6 +8,7 @@ import (
 
 	stoker "github.com/stoker-data/stoker"
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/tool/compare"
 	"github.com/stoker-data/stoker/internal/tool/orders"
 )
@@ -59,7 +60,7 @@ func (o orderCmd) Run(con *console) error {
 		spec.Rank = 0
 	}
 	tell, end := con.indexing()
-	all, err := orders.Open(con.ctx, spec, tell)
+	all, err := orders.Open(con.ctx, spec, dataset.Options{Sources: con.sources(), Progress: tell})
 	end()
 	if err != nil {
 		return err

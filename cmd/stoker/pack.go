@@ -87,7 +87,7 @@ func (p packCmd) Run(con *console) error {
 		return err
 	}
 	shown := con.steps("packing")
-	c.Indexing = shown.indexing.count
+	c.Sources, c.Indexing = con.sources(), shown.indexing.count
 	if p.DryRun {
 		e, err := pack.DryRun(con.ctx, c)
 		shown.end()

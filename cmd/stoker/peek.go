@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
-	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/tool/peek"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
@@ -16,7 +16,7 @@ import (
 func (c *console) open(d spec.Dataset) (*peek.Dataset, error) {
 	tell, end := c.indexing()
 	defer end()
-	return peek.Open(c.ctx, d, nil, index.Progress(tell))
+	return peek.Open(c.ctx, d, dataset.Options{Sources: c.sources(), Progress: tell})
 }
 
 type lsCmd struct {

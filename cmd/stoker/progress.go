@@ -34,6 +34,7 @@ func (c *console) progress(what string) *bar {
 	b.all = mpb.NewWithContext(c.ctx, mpb.WithOutput(c.err), mpb.WithWidth(30), mpb.WithRefreshRate(120*time.Millisecond), mpb.WithRenderDelay(after(c.ctx, patience)))
 	b.one = b.all.New(0, mpb.BarStyle().Lbound("[").Filler("#").Tip("#").Padding(".").Rbound("]"),
 		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(decor.Any(b.describe)), mpb.BarRemoveOnComplete())
+	c.shown.Store(b)
 	return b
 }
 

@@ -37,7 +37,7 @@ func (s statsCmd) Run(con *console) error {
 	}
 	shown := con.steps("reading")
 	machines := con.lines(s.Progress)
-	c.Indexing = shown.indexing.count
+	c.Sources, c.Indexing = con.sources(), shown.indexing.count
 	c.Progress = func(done, total int64) {
 		machines(done, total, 0)
 		shown.work().count(done, total, "samples")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/bench"
 	"github.com/stoker-data/stoker/internal/tool/show"
 	"github.com/stoker-data/stoker/internal/tool/tune"
@@ -61,7 +62,7 @@ func (t tuneCmd) Run(con *console) error {
 		return err
 	}
 	tell, end := con.indexing()
-	own.Indexing = tell
+	own.Sources, own.Indexing = con.sources(), tell
 	subject, err := own.Subject(con.ctx)
 	end()
 	if err != nil {
@@ -87,7 +88,14 @@ func (t tuneCmd) Run(con *console) error {
 
 // run tunes on this machine, and records the result.
 func (t tuneCmd) run(con *console, c tune.Config, meter tune.Meter, playbook, plot string) (*tune.Report, error) {
-	if playbook != "" { // before minutes are spent
+	var err error // before minutes are spent
+	if playbook, err = source.ToWrite(playbook, "a playbook"); err == nil {
+		plot, err = source.ToWrite(plot, "a plot")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if playbook != "" {
 		if _, _, err := tune.Read(playbook); err != nil {
 			return nil, err
 		}

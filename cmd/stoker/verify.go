@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/show"
 	"github.com/stoker-data/stoker/internal/tool/verify"
 )
@@ -69,7 +70,7 @@ func (i indexCmd) Run(con *console) error {
 	if i.Digests {
 		shown := con.progress("reading")
 		path, report, err := verify.Write(con.ctx, verify.Config{
-			Dataset: data, Progress: func(n, total int64) { shown.count(n, total, "samples") },
+			Dataset: data, Sources: con.sources(), Progress: func(n, total int64) { shown.count(n, total, "samples") },
 		})
 		shown.end()
 		if err != nil {
@@ -119,13 +120,16 @@ func (v verifyCmd) Run(con *console) error {
 	if v.Quick && share > 0 {
 		return errs.New(errs.Config, "--quick reads no sample, but --sample %s does", v.Sample).Try("give only one")
 	}
+	if _, err := source.ToWrite(v.Quarantine, "a quarantine"); err != nil {
+		return err // before everything is read
+	}
 	data, err := v.Data.dataset(v.Path...)
 	if err != nil {
 		return err
 	}
 	shown := con.steps("verifying")
 	report, err := verify.Run(con.ctx, verify.Config{
-		Dataset: data, Quick: v.Quick, Share: share, Indexing: shown.indexing.count,
+		Dataset: data, Sources: con.sources(), Quick: v.Quick, Share: share, Indexing: shown.indexing.count,
 		Progress: func(done, total int64) { shown.work().count(done, total, "samples") },
 	})
 	shown.end()

@@ -43,7 +43,7 @@ func (v verifyResumeCmd) Run(con *console) error {
 	}
 	shown := con.steps("running and killing")
 	report, err := resume.Run(con.ctx, resume.Config{
-		Spec: spec, Kills: v.Kills, Steps: v.Steps, Seed: v.Seed, Indexing: shown.indexing.count,
+		Spec: spec, Sources: con.sources(), Kills: v.Kills, Steps: v.Steps, Seed: v.Seed, Indexing: shown.indexing.count,
 		Command:  func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, self, "stream", "--json") },
 		Progress: func(done, total int64) { shown.work().count(done, total, "steps") },
 	})

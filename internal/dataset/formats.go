@@ -200,7 +200,7 @@ func openTable(ctx context.Context, d spec.Dataset, o format.Opening) (format.Da
 // openFiles opens a dataset in which each file is a sample: a list, or the files that a
 // manifest names.
 func openFiles(ctx context.Context, d spec.Dataset, o format.Opening) (format.Dataset, error) {
-	opt := files.Options{Path: d.PathColumn, Label: d.Label, Root: d.Root, Origins: source.Origins(d.Origins), Progress: o.Progress}
+	opt := files.Options{Path: d.PathColumn, Label: d.Label, Root: d.Root, Origins: d.Origins, Progress: o.Progress}
 	if d.Manifest != "" {
 		return files.OpenManifest(ctx, o.Source, d.Manifest, opt)
 	}

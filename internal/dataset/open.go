@@ -109,6 +109,7 @@ func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Option
 			opt.Progress(names, 0, "names")
 		}
 	})
+	look.Believe = d.Storage.Fresh == spec.FreshNever
 	defer look.End()
 	f := finder{ctx, look, opt.Formats}
 	kind, paths, err := f.find(d)

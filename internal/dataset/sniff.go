@@ -283,26 +283,27 @@ func (f finder) sniffFolder(dir string, all []Format) (*Format, []string, error)
 	return files[0].kind, files[0].paths, nil
 }
 
-// inner is the only folder of a folder, with its files, if they are shards and the outer
-// one has none: data beside a README, as in most repositories of the Hugging Face Hub. It
-// is dir, and no files, if that is not so.
+// inner is the folder "data" in a folder, or the only one there, with its files, if they
+// are shards and the outer one has none: data beside a README, as in most repositories of
+// the Hugging Face Hub. It is dir, and no files, if that is not so.
 func (f finder) inner(dir string, shards []Format) (string, []found, error) {
 	entries, err := source.Names(f.ctx, f.src, dir)
 	if err != nil {
 		return dir, nil, nil
 	}
-	only := ""
+	only, folders := "", 0
 	for _, e := range entries {
-		switch {
-		case strings.HasPrefix(e.Base(), "."):
-		case !e.Dir && e.Other == "" && kindByName(shards, e.Name) < 0:
-		case !e.Dir || only != "":
+		switch base := e.Base(); {
+		case strings.HasPrefix(base, "."):
+		case !e.Dir && kindByName(shards, e.Name) >= 0:
 			return dir, nil, nil
-		default:
-			only = source.Join(dir, e.Base())
+		case e.Dir:
+			if folders++; folders == 1 || base == "data" {
+				only = source.Join(dir, base)
+			}
 		}
 	}
-	if only == "" {
+	if folders == 0 || folders > 1 && path.Base(only) != "data" {
 		return dir, nil, nil
 	}
 	inside, err := source.Names(f.ctx, f.src, only)

@@ -15,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/fixture"
 )
 
@@ -203,6 +204,72 @@ func TestArrowIsNamed(t *testing.T) {
 		e := errs.From(err)
 		if err == nil || e.Code != errs.Unsupported || !strings.Contains(e.What, "Arrow") || !strings.Contains(e.Hint, want) {
 			t.Errorf("%s: %v (%s); want a hint with %s", name, err, e.Hint, want)
+		}
+	}
+}
+
+// Shards in the folder "data", or in the only folder, beside files that are not data, are
+// the dataset: most repositories of datasets look like this. Pictures by class, and shards
+// of which there are several folders, are not.
+func TestDataInsideAFolder(t *testing.T) {
+	shard, err := os.ReadFile("../../testdata/parquet/kinds.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	photo, err := os.ReadFile("../../testdata/photos/coffee.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := []string{"README.md", ".gitattributes", "LICENSE", "dataset_infos.json"}
+	for name, c := range map[string]struct {
+		files  []string
+		format string // "": an error
+		says   string
+	}{
+		"data":               {[]string{"data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet"}, "parquet", ""},
+		"data and more":      {[]string{"data/a.parquet", "notes/b.txt"}, "parquet", ""},
+		"another name":       {[]string{"en/a.parquet", ".cache/x"}, "parquet", ""},
+		"two":                {[]string{"en/a.parquet", "fr/a.parquet"}, "", "there is no image below"},
+		"shards on top":      {[]string{"a.parquet"}, "parquet", ""},
+		"and in it":          {[]string{"a.parquet", "data/a.parquet"}, "", "there is no image below"},
+		"splits":             {[]string{"data/train-00000-of-00001.parquet", "data/test-00000-of-00001.parquet"}, "", "holds the splits test, train"},
+		"a class":            {[]string{"cat/1.jpg", "cat/2.jpg"}, "folder", ""},
+		"a class with more":  {[]string{"data/1.jpg", "data/a.parquet"}, "folder", ""},
+		"several, and empty": {[]string{"a/1.jpg", "b/1.jpg"}, "folder", ""},
+	} {
+		for _, format := range []string{"", "parquet"} {
+			if format != "" && c.format == "folder" {
+				continue // it is none
+			}
+			t.Run(name+format, func(t *testing.T) {
+				dir := t.TempDir()
+				for _, file := range append(c.files, beside...) {
+					path := filepath.Join(dir, file)
+					body := []byte("words")
+					switch filepath.Ext(file) {
+					case ".parquet":
+						body = shard
+					case ".jpg":
+						body = photo
+					}
+					stagetest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+					stagetest.Must(t, os.WriteFile(path, body, 0o644))
+				}
+				col, err := Open(context.Background(), spec.Spec{Dataset: spec.Dataset{Path: spec.Paths{dir}, Format: format}}, Options{Stored: true})
+				if err == nil {
+					defer col.Close()
+				}
+				switch {
+				case c.format == "" && (err == nil || format == "" && !strings.Contains(err.Error(), c.says)):
+					t.Errorf("%v", err)
+				case c.format != "" && err != nil:
+					t.Errorf("%v (%s)", err, errs.From(err).Hint)
+				case c.format != "" && col.Format() != c.format:
+					t.Errorf("it is %s", col.Format())
+				case name == "splits" && !strings.Contains(errs.From(err).Hint, filepath.Join(dir, "data/train*.parquet")):
+					t.Errorf("%v (%s)", err, errs.From(err).Hint)
+				}
+			})
 		}
 	}
 }

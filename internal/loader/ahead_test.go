@@ -53,19 +53,19 @@ func TestBlocksAreReadInLongRanges(t *testing.T) {
 	spec := members(t, 600, 200)
 	spec.Order = Order{Shuffle: order.BlockWise, Window: 200, Streams: 1}
 	told := source.Link{Gap: 1 << 20, Part: 4 << 20, Conns: 16}
-	requests := map[int64]int64{}
+	requests := map[bool]int64{}
 	var streams [][]string
-	for _, ahead := range []int64{0, -1} {
-		l, of := served(t, s, spec, Options{Ahead: ahead}, told)
+	for _, near := range []bool{false, true} {
+		l, of := served(t, s, spec, Options{Near: near}, told)
 		streams = append(streams, texts(walkAll(t, l, 0, 0, 0)))
-		requests[ahead] = of().Requests
+		requests[near] = of().Requests
 	}
 	if !slices.Equal(streams[0], streams[1]) {
 		t.Error("another stream")
 	}
 	// A few batches begin before anything is planned.
-	if requests[0] > 40 || requests[-1] < 2*requests[0] {
-		t.Errorf("requests for 600 samples in 3 shards: %d with plans, %d without", requests[0], requests[-1])
+	if requests[false] > 40 || requests[true] < 2*requests[false] {
+		t.Errorf("requests for 600 samples in 3 shards: %d with plans, %d without", requests[false], requests[true])
 	}
 }
 
@@ -75,7 +75,8 @@ func TestReadsAtOnce(t *testing.T) {
 	spec := imageSpec(pictures(t, 300))
 	spec.Batch.Size, spec.Order.Shuffle = 4, order.Full
 	for conns, limit := range map[int]int{3: 0, 40: 0, 41: 5} {
-		l, of := served(t, s, spec, Options{Connections: limit}, source.Link{Conns: conns})
+		spec.Fetch.Connections = Connections(limit)
+		l, of := served(t, s, spec, Options{}, source.Link{Conns: conns})
 		walkAll(t, l, 0, 0, 0)
 		most := conns
 		if limit > 0 {

@@ -40,15 +40,19 @@ func TestAnyBudgetForReadingAhead(t *testing.T) {
 					spec.Order.Window = 8
 				}
 				var want []string
-				for _, opt := range []Options{
-					{ReadAhead: 1 << 30},
-					{ReadAhead: 5000},
-					{ReadAhead: 1},
-					{ReadAhead: 1, Ahead: 1, Wrap: overLink},
-					{ReadAhead: 5000, Ahead: 20_000, Wrap: overLink},
-					{Wrap: overLink},
+				for _, c := range []struct {
+					Options
+					ahead Bytes
+				}{
+					{Options{ReadAhead: 1 << 30}, 0},
+					{Options{ReadAhead: 5000}, 0},
+					{Options{ReadAhead: 1}, 0},
+					{Options{ReadAhead: 1, Wrap: overLink}, 1},
+					{Options{ReadAhead: 5000, Wrap: overLink}, 20_000},
+					{Options{Wrap: overLink}, 0},
 				} {
-					l := open(t, s, spec, opt)
+					spec.Fetch.Ahead = c.ahead
+					l := open(t, s, spec, c.Options)
 					var got []string
 					for epoch := range int64(2) {
 						got = append(got, texts(walkAll(t, l, epoch, 0, 0))...)
@@ -58,7 +62,7 @@ func TestAnyBudgetForReadingAhead(t *testing.T) {
 						want = got
 					}
 					if !slices.Equal(got, want) {
-						t.Errorf("%s with %d and %d bytes: another stream", shuffle, opt.ReadAhead, opt.Ahead)
+						t.Errorf("%s with %d and %d bytes: another stream", shuffle, c.ReadAhead, c.ahead)
 					}
 				}
 			}

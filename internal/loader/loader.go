@@ -88,14 +88,14 @@ type Loader struct {
 
 	// Guarded by Shared.mu.
 	passes   []*Pass
-	current  *Pass // begun last
-	ahead    *Pass // the next epoch, begun before it was asked for
-	running  int   // lanes working for this loader
-	inflight int   // open batches
-	fetching int   // samples submitted but not yet fetched
-	batches  int64 // delivered
-	moved    int64 // stats.Monotonic of the last finished sample, or since when the deadline of a stall runs
-	waits    func() bool
+	current  *Pass       // begun last
+	ahead    *Pass       // the next epoch, begun before it was asked for
+	running  int         // lanes working for this loader
+	inflight int         // open batches
+	fetching int         // samples submitted but not yet fetched
+	batches  int64       // delivered
+	moved    int64       // stats.Monotonic of the last finished sample
+	waits    func() bool // Options.Waits
 	spare    []*openBatch
 	closed   bool
 }
@@ -129,12 +129,8 @@ type Options struct {
 	// ReadAhead bounds the bytes that are read but not yet decoded; 0 is 32 MiB. A
 	// sample longer than this is still read, alone.
 	ReadAhead int64
-	// Ahead bounds the bytes that are read for batches that have no memory yet, from storage
-	// that waits; 0: as its bandwidth suggests, -1: none.
-	Ahead int64
-	// Connections bounds the concurrent reads of one store, and of local files; 0: as many
-	// as pay.
-	Connections int
+	// Near means that nothing is read beyond the batches that have memory.
+	Near bool
 }
 
 // Open opens a loader. Its errors name every problem of the Spec at once.
@@ -286,9 +282,9 @@ func (l *Loader) openFetch(opt Options) {
 	if l.readers = atOnce; !l.data.Stored() || l.workers != nil {
 		l.readers = 0
 	}
-	l.near, l.ownCrew = opt.Ahead < 0 || l.feeds != nil, opt.Crew != nil || opt.Workers != nil && l.feeds == nil || opt.IDs
+	l.near, l.ownCrew = opt.Near || l.feeds != nil, opt.Crew != nil || opt.Workers != nil && l.feeds == nil || opt.IDs
 	l.fetch = fetch.New(l.data.Source(), l.data, func(r *fetch.Request) { s.fetched(r.Owner.(*fill.Task)) }, fetch.Options{
-		Readers: l.readers, Connections: opt.Connections, Budget: l.budget, Ahead: max(opt.Ahead, 0), Pool: s.Pool,
+		Readers: l.readers, Connections: int(l.spec.Fetch.Connections), Budget: l.budget, Ahead: int64(l.spec.Fetch.Ahead), Pool: s.Pool,
 		Board: s.Board, Page: s.Page, Stage: l.stats.Read, Loader: uint32(l.id), First: l.first, Hold: l.hold, LetGo: l.letGo,
 	})
 }
@@ -462,7 +458,7 @@ func (l *Loader) Fields() []dataset.Column { return l.data.Columns() }
 // Stats returns the loader's statistics at this moment.
 func (l *Loader) Stats() stats.Snapshot {
 	s := l.shared
-	out := l.stats.Snapshot()
+	out, ahead := l.stats.Snapshot(), l.fetch.Ahead()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out.Ready = 0
@@ -476,5 +472,8 @@ func (l *Loader) Stats() stats.Snapshot {
 	out.Slots, out.Leased, out.Memory, out.Lanes = l.slots.count, l.slots.leased, l.slots.bytes, l.lanes
 	out.Samples, out.Cache = l.samples.Load(), l.filler.Cache()
 	out.Loader, out.Open = l.id, !l.closed
+	if ahead.Planned > 0 {
+		out.Ahead = &ahead
+	}
 	return out
 }

@@ -122,12 +122,22 @@ func TestSettingsThatMustNotMatter(t *testing.T) {
 		t.Error("with little memory: another digest")
 	}
 
-	for _, opt := range []Options{
-		{Wrap: overLink}, {Wrap: overLink, Ahead: -1}, {Wrap: overLink, Ahead: 1}, {Wrap: overLink, Ahead: 10_000, Connections: 1}, {Wrap: slowly}, {Connections: 2},
+	for _, c := range []struct {
+		fetch Fetch
+		opt   Options
+	}{
+		{Fetch{}, Options{Wrap: overLink}},
+		{Fetch{}, Options{Wrap: overLink, Near: true}},
+		{Fetch{Ahead: 1}, Options{Wrap: overLink}},
+		{Fetch{Ahead: 10_000, Connections: 1}, Options{Wrap: overLink}},
+		{Fetch{}, Options{Wrap: slowly}},
+		{Fetch{Connections: 2}, Options{}},
 	} {
-		l := open(t, s, base, opt)
+		spec := base
+		spec.Fetch = c.fetch
+		l := open(t, s, spec, c.opt)
 		if got := append(walk(t, l, 0, 0, 0), walk(t, l, 1, 0, 0)...); digest(got[len(got)/2:]) != want {
-			t.Errorf("ahead %d, %d connections, wrapped %v: another digest", opt.Ahead, opt.Connections, opt.Wrap != nil)
+			t.Errorf("%+v, near %v, wrapped %v: another digest", c.fetch, c.opt.Near, c.opt.Wrap != nil)
 		}
 	}
 
@@ -402,29 +412,6 @@ func TestAHungReadIsNamed(t *testing.T) {
 	}
 }
 
-// While a server is tried again, a read that takes long does not stall; the deadline begins
-// anew each time that it would have ended.
-func TestWaitingForAServerIsNoStall(t *testing.T) {
-	free := make(chan struct{})
-	spec := imageSpec(pictures(t, 8))
-	spec.Order.Shuffle = order.None
-	asked := 0
-	waits := func() bool { asked++; return asked <= 3 }
-	l := open(t, ground(t), spec, Options{Waits: waits, Wrap: func(src source.Source) source.Source { return hung{src, "000001.ppm", free} }})
-	p, _ := l.Pass(0, 0, 0)
-	defer p.Cancel()
-	if _, err := p.Next(context.Background(), 20*time.Millisecond); errs.CodeOf(err) != errs.Stalled || asked != 4 {
-		t.Errorf("after %d looks at the server: %v", asked, err)
-	}
-	asked = -1 << 40
-	time.AfterFunc(100*time.Millisecond, func() { close(free) })
-	if b, err := p.Next(context.Background(), 20*time.Millisecond); err != nil {
-		t.Errorf("the server came back: %v", err)
-	} else {
-		b.Release()
-	}
-}
-
 func TestBadSpecsAreToldAtOnce(t *testing.T) {
 	s := ground(t)
 	root := pictures(t, 6)
@@ -559,5 +546,28 @@ func TestPerSampleAllocations(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if per := float64(after.Mallocs-before.Mallocs) / 200; per > 2 {
 		t.Errorf("%.2f heap allocations a sample, want at most 2", per)
+	}
+}
+
+// While a server is tried again, a read that takes long does not stall; the deadline begins
+// anew each time that it would have ended.
+func TestWaitingForAServerIsNoStall(t *testing.T) {
+	free := make(chan struct{})
+	spec := imageSpec(pictures(t, 8))
+	spec.Order.Shuffle = order.None
+	asked := 0
+	waits := func() bool { asked++; return asked <= 3 }
+	l := open(t, ground(t), spec, Options{Waits: waits, Wrap: func(src source.Source) source.Source { return hung{src, "000001.ppm", free} }})
+	p, _ := l.Pass(0, 0, 0)
+	defer p.Cancel()
+	if _, err := p.Next(context.Background(), 20*time.Millisecond); errs.CodeOf(err) != errs.Stalled || asked != 4 {
+		t.Errorf("after %d looks at the server: %v", asked, err)
+	}
+	asked = -1 << 40
+	time.AfterFunc(100*time.Millisecond, func() { close(free) })
+	if b, err := p.Next(context.Background(), 20*time.Millisecond); err != nil {
+		t.Errorf("the server came back: %v", err)
+	} else {
+		b.Release()
 	}
 }

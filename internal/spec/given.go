@@ -121,4 +121,4 @@ func (s Spec) Places() (all []source.Place) {
 
 // Elsewhere says whether a table, a manifest or a list may name something besides what is
 // stored where it is: whether that is under the origins.
-func (d Dataset) Elsewhere(name string) bool { return source.Origins(d.Origins).Has(name) }
+func (d Dataset) Elsewhere(name string) bool { return source.Under(d.Origins, name) }

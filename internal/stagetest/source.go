@@ -132,6 +132,12 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 				if _, isObject := objects[name]; isObject == st.Dir || st.Size != int64(len(objects[name])) {
 					t.Errorf("%s is listed as %+v", name, st)
 				}
+				// A folder that is listed is an answer for its objects: indexes are compared with it.
+				if _, ok := src.(source.Namer); !ok && !st.Dir {
+					if one := stat(t, name); one != st {
+						t.Errorf("%s is listed as %+v, and Stat says %+v", name, st, one)
+					}
+				}
 				got = append(got, name)
 			}
 			if !slices.Equal(got, want) {

@@ -61,6 +61,17 @@ type Snapshot struct {
 	Opened     float64         `json:"opened_s"` // CLOCK_MONOTONIC
 	At         float64         `json:"at_s"`     // CLOCK_MONOTONIC
 	Cache      *Cache          `json:"cache,omitempty"`
+	Ahead      *Ahead          `json:"ahead,omitempty"` // nil: nothing was planned
+}
+
+// Ahead is what was read for later batches, from storage that waits. It is not on the page.
+type Ahead struct {
+	Planned int64 `json:"planned"` // extents
+	Reads   int64 `json:"reads"`   // these were joined to so many
+	Claimed int64 `json:"claimed"` // extents that batches needed later
+	Dropped int64 `json:"dropped"` // extents that none did
+	Bytes   int64 `json:"bytes"`   // held now
+	Limit   int64 `json:"limit"`   // of these
 }
 
 // Ways is how many JPEGs each decoder decoded.

@@ -85,8 +85,8 @@ func (w *crowd) judge(rate float64) {
 		}
 		w.tried, w.rest = 0, crowdRest
 	case w.tried > 0: // of more
-		pays := 1 + float64((float64(w.size)/float64(w.tried)-1)/4)
-		if rate < float64(pays*w.before) {
+		pays := 0.75 + float64(w.size)/float64(4*w.tried) // a quarter of the growth
+		if rate < pays*w.before {
 			if w.slips++; w.slips < 2 { // a window may have had a pause of others
 				return
 			}

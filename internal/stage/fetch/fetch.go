@@ -337,12 +337,14 @@ func (f *Fetcher) Do(d Direct) {
 		c := f.spare.Get().(*chunk)
 		c.direct = d
 		st.queue = append(st.queue, c)
-		st.staff(1)
+		st.hire(1)
 	}
 	f.mu.Unlock()
 	if closed {
 		d.Run(&ReadContext{})
+		return
 	}
+	st.wake.Signal()
 }
 
 // Close ends the readers, and answers the requests that they had not begun with
@@ -550,13 +552,17 @@ func (f *Fetcher) enqueue(chunks []*chunk) bool {
 		stores = append(stores, f.storeOf(c.file))
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.closed {
+		f.mu.Unlock()
 		return false
 	}
 	for i, c := range chunks {
 		stores[i].queue = append(stores[i].queue, c)
-		stores[i].staff(1)
+		stores[i].hire(1)
+	}
+	f.mu.Unlock()
+	for _, st := range stores {
+		st.wake.Signal()
 	}
 	return true
 }

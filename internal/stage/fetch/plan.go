@@ -100,7 +100,7 @@ type ahead struct {
 	keeps  int64     // bytes that the pool keeps for them
 	clock  int64     // steps submitted, of all plans
 	room   sync.Cond // used or limit have changed, or a plan was dropped
-	counts Ahead
+	counts stats.Ahead
 
 	window, bytes int64   // bytes read since window: stats.Monotonic
 	rate          float64 // bytes per second that reads brought lately
@@ -109,17 +109,7 @@ type ahead struct {
 }
 
 // Ahead is what plans have done so far.
-type Ahead struct {
-	Planned int64 // extents
-	Reads   int64 // chunks that these were joined to
-	Claimed int64 // extents that were submitted later
-	Dropped int64 // extents that were not: of passes that ended, or in memory by then
-	Bytes   int64 // of chunks that are held now
-	Limit   int64 // of them
-}
-
-// Ahead is what plans have done so far.
-func (f *Fetcher) Ahead() Ahead {
+func (f *Fetcher) Ahead() stats.Ahead {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := f.ahead.counts
@@ -135,8 +125,8 @@ func (a *ahead) read(n int64) {
 		a.window = now
 	}
 	if took := now - a.window; took > int64(time.Second)/4 {
-		rate := float64(a.bytes) / float64(took) * float64(time.Second)
-		a.rate = max(rate, float64(0.8*a.rate)+float64(0.2*rate))
+		rate := float64(float64(a.bytes) / float64(took) * float64(time.Second))
+		a.rate = max(rate, a.rate+(rate-a.rate)/5)
 		a.window, a.bytes = now, 0
 		a.room.Broadcast()
 	}

@@ -189,6 +189,7 @@ func TestAPlannedReadFails(t *testing.T) {
 // Chunks that requests wait for are read before those that only plans want.
 func TestRequestsComeBeforePlans(t *testing.T) {
 	r, p := linked(t, 1<<30, 1<<30)
+	const readers = 7 // of a link worth 4 requests: some more
 	gate := make(chan struct{})
 	r.disk.gate = gate
 	r.disk.began.Store(0)
@@ -197,7 +198,7 @@ func TestRequestsComeBeforePlans(t *testing.T) {
 		all = append(all, need(i, i*10))
 	}
 	p.Add(all, true)
-	for end := time.Now().Add(time.Minute); r.disk.began.Load() < 4; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); r.disk.began.Load() < readers; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("no reads began")
 		}
@@ -207,7 +208,7 @@ func TestRequestsComeBeforePlans(t *testing.T) {
 	r.lane = func(q *Request) { order <- q.Sample }
 	r.wg.Add(len(reqs))
 	p.Submit(context.Background(), reqs, func() bool { return false }, 39, 1)
-	for range 4 + 2 { // those that had begun, and the two
+	for range readers + 2 { // those that had begun, and the two
 		gate <- struct{}{}
 	}
 	done := make(chan struct{})

@@ -13,8 +13,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// store is where some of the files are: on the local machine and what is mounted there, or
-// behind one address. It has a queue and readers of its own, so that a store that hangs
+// store is where some of the files are: on the local machine and what is mounted there, or at
+// one address. It has a queue and readers of its own, so that a store that hangs
 // takes no readers of another. Fetcher.mu guards what is not atomic.
 type store struct {
 	f    *Fetcher
@@ -31,8 +31,8 @@ type store struct {
 	row  atomic.Int64 // reads since the last one that waited
 	slow atomic.Int64 // reads that waited long, since row was at its end; up to slowReads
 	link atomic.Pointer[source.Link]
-	ask  atomic.Int64 // when the link is looked at again: stats.Monotonic; never for local files without one
-	file atomic.Int64 // one of its files, to ask with
+	ask  atomic.Int64           // when the link is looked at again: stats.Monotonic; never for local files without one
+	any  atomic.Pointer[string] // the name of one of its files, to ask with: the index may be closed by then
 }
 
 const (
@@ -85,13 +85,14 @@ func (f *Fetcher) findStore(file int) *store {
 	switch {
 	case n == 255: // the last one serves all others too
 		n--
-	case n == 0:
-		stores[0].file.Store(int64(file))
 	case n == len(stores):
 		st := f.newStore(strings.Clone(name))
-		st.file.Store(int64(file))
 		stores = append(stores[:n:n], st)
 		f.stores.Store(&stores)
+	}
+	if st := (*f.stores.Load())[n]; st.any.Load() == nil {
+		whole := string(path)
+		st.any.Store(&whole)
 	}
 	of := f.of.Load()
 	if of == nil || file>>2 >= len(*of) {
@@ -135,11 +136,10 @@ func (st *store) linkNow() *source.Link {
 		return nil
 	}
 	now := stats.Monotonic()
-	if st.f.linked == nil || now < at || !st.ask.CompareAndSwap(at, now+askEvery) {
+	if st.f.linked == nil || now < at || st.any.Load() == nil || !st.ask.CompareAndSwap(at, now+askEvery) {
 		return st.link.Load()
 	}
-	path := st.f.files.AppendPath(int(st.file.Load()), nil)
-	if l, ok := st.f.linked.Link(string(path)); ok {
+	if l, ok := st.f.linked.Link(*st.any.Load()); ok {
 		st.link.Store(&l)
 	} else {
 		st.link.Store(nil)
@@ -172,13 +172,15 @@ func (st *store) reach() reach {
 	return reach{linked: true, gap: l.Gap, length: min(max(l.Part, gapBytes), 4*chunkBytes)}
 }
 
-// most is how many readers the store may have now.
+// most is how many readers the store may have now. Over a link it is somewhat more than that is
+// worth: the source lets the others wait, and so sees that more requests could be had.
 func (st *store) most() int {
 	l := st.link.Load()
 	if l == nil {
 		return st.crowd.size
 	}
 	n := max(l.Conns, 1)
+	n += n/4 + 2
 	if c := st.f.opt.Connections; c > 0 {
 		n = min(n, c)
 	}
@@ -193,6 +195,12 @@ func (st *store) staff(n int) {
 	for range min(n, st.idle) {
 		st.wake.Signal()
 	}
+	st.hire(n)
+}
+
+// hire starts readers for n more chunks, as far as those that are idle do not suffice.
+// Fetcher.mu is held.
+func (st *store) hire(n int) {
 	for waiting := len(st.queue) - st.head + len(st.planned); st.readers < st.most() && waiting > st.idle && n > 0; n-- {
 		st.readers++
 		waiting--

@@ -124,7 +124,7 @@ func Fingerprints(ctx context.Context, src source.Source, paths []string) ([]sou
 		_, _ = h.Write(size[:])
 		n := min(obj.Size, printBytes)
 		for _, off := range []int64{0, (obj.Size - n) / 2, obj.Size - n} {
-			p, err := Read(ctx, src, obj, off, n)
+			p, err := Read(ctx, source.Direct(src), obj, off, n)
 			if err != nil {
 				return err
 			}

@@ -45,22 +45,6 @@ func (w *Written) Host(origin string) bool {
 	})
 }
 
-// Origins are beginnings of names that a user trusts: what a table, a manifest or a list
-// that somebody else wrote may name besides what is stored where it is.
-type Origins []string
-
-// Has says whether a name is one of those, or below one. Parts of names count whole:
-// s3://b/train is not the beginning of s3://b/training/x.
-func (o Origins) Has(name string) bool {
-	name = Clean(Bare(name))
-	return slices.ContainsFunc(o, func(prefix string) bool { return Below(name, Clean(Bare(prefix))) })
-}
-
-// Below says whether a clean name is a folder, or below it.
-func Below(name, dir string) bool {
-	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
-}
-
 // sameHost says whether two results of HostOf are the same: hosts of HTTP have no case.
 func sameHost(a, b string) bool {
 	return a == b || strings.EqualFold(a, b) && (SchemeOf(a) == "http" || SchemeOf(a) == "https")

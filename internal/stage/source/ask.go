@@ -40,7 +40,7 @@ type Statter interface {
 // Prefixer is a source that lists a part of a folder.
 type Prefixer interface {
 	// Begin yields what List of the folder in prefix does, but only what begins with
-	// prefix, which ends within a name. Nothing is no error.
+	// prefix, which ends within a name. Where there is nothing, it yields nothing.
 	Begin(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
@@ -90,18 +90,48 @@ func Stats(ctx context.Context, src Source, names []string, got func(i int, st I
 	if s, ok := src.(Statter); ok {
 		return s.Stats(ctx, names, got)
 	}
-	if len(names) == 0 {
+	all := make([]int, len(names))
+	for i := range all {
+		all[i] = i
+	}
+	return statEach(ctx, src, names, all, got)
+}
+
+// statRun is how many local files one goroutine looks at in one go: a look takes about as
+// long as taking turns does.
+const statRun = 64
+
+// statEach looks at some of names, which are their numbers, one by one.
+func statEach(ctx context.Context, src Source, names []string, which []int, got func(i int, st Info, err error) error) error {
+	if len(which) == 0 {
 		return ctx.Err()
 	}
+	run, first := statRun, names[which[0]]
+	if _, waits := LinkOf(src, first); waits {
+		run = 1
+	}
+	type answer struct {
+		st  Info
+		err error
+	}
 	var mu sync.Mutex
-	return Each(ctx, Width(src, names[0]), len(names), func(i int) error {
-		st, err := src.Stat(ctx, names[i])
-		if err := ctx.Err(); err != nil {
-			return err
+	return Each(ctx, Width(src, first), (len(which)+run-1)/run, func(r int) error {
+		part := which[r*run : min((r+1)*run, len(which))]
+		answers := make([]answer, len(part))
+		for n, i := range part {
+			answers[n].st, answers[n].err = src.Stat(ctx, names[i])
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		return got(i, st, err)
+		for n, i := range part {
+			if err := got(i, answers[n].st, answers[n].err); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

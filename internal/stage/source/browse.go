@@ -22,6 +22,10 @@ import (
 // Names of local files are passed on as they are: their source costs less than this
 // does. After End, every call is.
 type Browser struct {
+	// Believe says that an index is taken as true: nobody asks whether what it describes is
+	// still what is stored. A read of an object that changed finds it.
+	Believe bool
+
 	src   Source
 	tell  func(names int64) // of names that were listed; may be nil
 	ended atomic.Bool
@@ -80,6 +84,20 @@ func NewBrowser(ctx context.Context, src Source, tell func(names int64)) *Browse
 		src: src, tell: tell, ahead: newAhead(ctx, src),
 		heads: map[string][]byte{}, looked: map[string]look{}, folders: map[string]*folder{}, named: map[string][]Info{}, room: mostNames,
 	}
+}
+
+// Believed says whether an index of what is in src is taken as true.
+func Believed(src Source) bool {
+	b, ok := src.(*Browser)
+	return ok && b.Believe
+}
+
+// Direct is src for reads that are few and far apart, and not the beginning of more.
+func Direct(src Source) Source {
+	if b, ok := src.(*Browser); ok {
+		return b.src
+	}
+	return src
 }
 
 // End forgets everything, and ends what is being read ahead.
@@ -407,20 +425,14 @@ func (b *Browser) Link(name string) (Link, bool) { return LinkOf(b.src, name) }
 // folder, as far as that pays, and looks only at those of which the listing does not say
 // everything.
 func (b *Browser) Stats(ctx context.Context, names []string, got func(i int, st Info, err error) error) error {
-	var mu sync.Mutex
-	tell := func(i int, st Info, err error) error {
-		mu.Lock()
-		defer mu.Unlock()
-		return got(i, st, err)
-	}
 	var (
-		rest []int            // to look at one by one
+		near []int            // of local files
 		of   map[string][]int // the others, by folder
 		dirs []string
 	)
 	for i, name := range names {
 		if b.passes(name) {
-			rest = append(rest, i)
+			near = append(near, i)
 			continue
 		}
 		if of == nil {
@@ -432,25 +444,24 @@ func (b *Browser) Stats(ctx context.Context, names []string, got func(i int, st 
 		}
 		of[dir] = append(of[dir], i)
 	}
+	if err := statEach(ctx, b, names, near, got); err != nil || len(dirs) == 0 {
+		return err
+	}
+	var mu sync.Mutex
+	tell := func(i int, st Info, err error) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return got(i, st, err)
+	}
 	left := make([][]int, len(dirs))
 	err := Each(ctx, dirsAtOnce, len(dirs), func(d int) (err error) {
 		left[d], err = b.statIn(ctx, dirs[d], names, of[dirs[d]], tell)
 		return err
 	})
-	if err != nil || len(names) == 0 {
+	if err != nil {
 		return err
 	}
-	for _, more := range left {
-		rest = append(rest, more...)
-	}
-	return Each(ctx, Width(b.src, names[0]), len(rest), func(n int) error {
-		i := rest[n]
-		st, err := b.Stat(ctx, names[i])
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return tell(i, st, err)
-	})
+	return statEach(ctx, b, names, slices.Concat(left...), got)
 }
 
 // Expect says that Stat will be asked for these names one by one: a Browser looks at those

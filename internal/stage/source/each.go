@@ -75,10 +75,11 @@ func LinkOf(src Source, name string) (Link, bool) {
 	return l, true
 }
 
-// Width is how many calls about names like this one are worth making at once.
+// Width is how many calls about names like this one are worth making at once. A link that
+// is hardly known yet finds out by what it is asked.
 func Width(src Source, name string) int {
 	if l, waits := LinkOf(src, name); waits {
-		return max(4, l.Conns)
+		return min(max(usualConns, l.Conns), 4*usualConns)
 	}
 	return max(4, runtime.GOMAXPROCS(0))
 }

@@ -77,7 +77,7 @@ func (x expander) flat(dir, rest string) (next []string, err error) {
 	var before []string
 	for it, err := range all {
 		switch {
-		case errs.CodeOf(err) == errs.NotFound && err != nil:
+		case errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore):
 			return next, nil
 		case err != nil:
 			return nil, err

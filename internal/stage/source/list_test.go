@@ -128,13 +128,13 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-func TestUnder(t *testing.T) {
+func TestOriginsOfAnySpelling(t *testing.T) {
 	prefixes := []string{"s3://b/a", "https://h.example:8443/d/", "https://all.example", "/data/x/", "file:///more"}
 	for name, want := range map[string]bool{
 		"s3://b/a/x": true, "s3://b/a": true, "s3://b/ab": false, "s3://b/a/../c": false, "s3://b": false, "s3://B/a/x": false, "gs://b/a/x": false, "s3://c/a/x": false,
 		"https://h.example:8443/d/x": true, "https://H.example:8443/d/x?y=/../..": true, "https://u:p@h.example:8443/d/x": true,
 		"https://h.example/d/x": false, "http://h.example:8443/d/x": false, "https://h.example:8443/D/x": false, "https://h.example:8443/d/../e": false,
-		"https://h.example:8443/d/%2e%2e/e": false, "https://h.example:8443/d%2fx": true, "https://h.example:8443/d/%2E%2E%2fe": false,
+		"https://h.example:8443/d/%2e%2e/e": false, "https://h.example:8443/d%2fx": false, "s3://b/a/%2e%2e/c": false, "s3://b/a/100%": true, "https://h.example:8443/d/%2E%2E%2fe": false,
 		"https://all.example": true, "https://all.example/x": true, "https://all.example.evil/x": false, "https://all.example@evil/x": false, "https://all.example#@evil/x": true,
 		"/data/x/y": true, "/data/x": true, "/data/xy": false, "/data/x/../y": false, "file:///data/x/y": true, "/more/x": true, "/etc/passwd": false, "data/x/y": false,
 	} {

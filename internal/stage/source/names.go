@@ -114,3 +114,15 @@ func Abs(name string) (string, error) {
 
 // Inside says whether a relative name stays in the folder that it is joined to.
 func Inside(name string) bool { return filepath.IsLocal(name) }
+
+// ToWrite is the local path of a file or folder that is to be written, called what;
+// elsewhere nothing is written. Errors: config.
+func ToWrite(name, what string) (string, error) {
+	name = Bare(name)
+	scheme := SchemeOf(name)
+	if scheme == "" {
+		return name, nil
+	}
+	return "", errs.New(errs.Config, "%s cannot be written to %s://: stoker reads stores, and does not write to them yet", what, scheme).At(where(Shown(name), -1)).
+		Try("write to a folder of this machine, and upload it, for example with rclone copy")
+}

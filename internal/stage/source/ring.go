@@ -136,8 +136,11 @@ func (r *ring) each(all iter.Seq2[Info, error]) iter.Seq2[Info, error] {
 
 // failed is an error without secrets in its location.
 func (r *ring) failed(err error) error {
+	if r == nil || err == nil {
+		return err // of every read of a name without secrets: no memory is taken
+	}
 	var e *errs.Error
-	if r == nil || !errors.As(err, &e) {
+	if !errors.As(err, &e) {
 		return err
 	}
 	clean := *e

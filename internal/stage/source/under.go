@@ -16,11 +16,18 @@ func Under(prefixes []string, name string) bool {
 		if !sameHost(host, of) || of == "" && (SchemeOf(Bare(p)) != "" || p == "") {
 			continue
 		}
-		if rest, ok := strings.CutPrefix(below, strings.TrimSuffix(dir, "/")); ok && (rest == "" || rest[0] == '/') {
+		// Some servers decode a path before they follow its "..", some do not.
+		if decoded, err := url.PathUnescape(below); inside(below, dir) && (err != nil || inside(path.Clean(decoded), dir)) {
 			return true
 		}
 	}
 	return false
+}
+
+// inside says whether a clean path is a folder, or below it.
+func inside(p, dir string) bool {
+	rest, ok := strings.CutPrefix(p, strings.TrimSuffix(dir, "/"))
+	return ok && (rest == "" || rest[0] == '/')
 }
 
 // placeOf is the host of a name and its path, cleaned: "https://h", "/a/b".
@@ -34,9 +41,5 @@ func placeOf(name string) (host, below string) {
 	if rest, _ = query(prefix, rest); strings.IndexByte(rest, '/') < 0 {
 		return host, "/"
 	}
-	below = rest[strings.IndexByte(rest, '/'):]
-	if decoded, err := url.PathUnescape(below); err == nil && (strings.HasPrefix(host, "http://") || strings.HasPrefix(host, "https://")) {
-		below = decoded
-	}
-	return host, path.Clean(below)
+	return host, path.Clean(rest[strings.IndexByte(rest, '/'):])
 }

@@ -34,7 +34,7 @@ func TestManifestsNameWhatIsAllowed(t *testing.T) {
 	}{
 		{name: "beside it", entry: "class0/x.ppm", away: true},
 		{name: "by its whole name", entry: "mem://b/own/class0/x.ppm", away: true},
-		{name: "another folder", entry: "mem://b/more/x.ppm", away: true, says: "add the beginning of these names to dataset.origins, such as \"mem://b/more/\""},
+		{name: "another folder", entry: "mem://b/more/x.ppm", away: true, says: "list the place in origins, such as \"mem://b/more/\""},
 		{name: "up", entry: "../more/x.ppm", away: true, says: "dataset.origins"},
 		{name: "up, out of the bucket", entry: "../../c/x.ppm", away: true, says: "dataset.origins"},
 		{name: "up and around", entry: "class0/../../more/x.ppm", away: true, says: "dataset.origins"},
@@ -59,7 +59,7 @@ func TestManifestsNameWhatIsAllowed(t *testing.T) {
 		{name: "local files, any", entry: outside, root: "/"},
 		{name: "local files, listed", entry: outside, origins: spec.Paths{filepath.Dir(outside)}},
 		{name: "a store", entry: "mem://c/x.ppm", says: "dataset.origins"},
-		{name: "a store is no local file", entry: "mem://c/x.ppm", root: "/", says: "dataset.origins"},
+		{name: "a store is not a local file", entry: "mem://c/x.ppm", root: "/", says: "dataset.origins"},
 		{name: "a store, listed", entry: "mem://c/x.ppm", origins: spec.Paths{"mem://c/"}},
 		{name: "a store, as root", entry: "mem://c/x.ppm", root: "mem://c"},
 		{name: "a store, relative to root", entry: "x.ppm", root: "mem://c"},

@@ -27,6 +27,7 @@ var routes = []struct {
 	{"paths", regexp.MustCompile(`^/api/datasets/((?:[^/]+/)?[^/]+)/paths-info/([^/]+)$`)},
 	{"refs", regexp.MustCompile(`^/api/datasets/((?:[^/]+/)?[^/]+)/refs$`)},
 	{"resolve", regexp.MustCompile(`^/datasets/((?:[^/]+/)?[^/]+)/resolve/([^/]+)/(.+)$`)},
+	{"cached", regexp.MustCompile(`^/api/resolve-cache/datasets/((?:[^/]+/)?[^/]+)/([0-9a-f]{40})/(.+)$`)},
 	{"info", regexp.MustCompile(`^/api/datasets/((?:[^/]+/)?[^/]+)$`)},
 	{"search", regexp.MustCompile(`^/api/datasets$`)},
 }
@@ -97,13 +98,13 @@ func (s *Server) hub(w http.ResponseWriter, r *http.Request) {
 		s.tree(w, r, tree, parts[3])
 	case "paths":
 		paths(w, r, tree)
-	case "resolve":
+	case "resolve", "cached":
 		if repo.gated && !allowed[id] {
 			status := map[bool]int{true: 401, false: 403}[token == ""]
 			refuse(w, status, "GatedRepo", "Access to dataset "+id+" is restricted.")
 			return
 		}
-		s.resolve(w, r, tree, commit, parts[3])
+		s.resolve(w, r, tree, id, commit, parts[3], kind == "cached")
 	}
 }
 
@@ -244,8 +245,9 @@ func paths(w http.ResponseWriter, r *http.Request, tree map[string]blob) {
 	answer(w, 200, found)
 }
 
-// resolve answers with a file, or with where it is.
-func (s *Server) resolve(w http.ResponseWriter, r *http.Request, tree map[string]blob, commit, name string) {
+// resolve answers with a file, or with where it is: in the storage, or, of a file of Git,
+// at another path of the Hub's.
+func (s *Server) resolve(w http.ResponseWriter, r *http.Request, tree map[string]blob, id, commit, name string, cached bool) {
 	h := w.Header()
 	h.Set("X-Repo-Commit", commit)
 	h.Set("Accept-Ranges", "bytes")
@@ -253,6 +255,9 @@ func (s *Server) resolve(w http.ResponseWriter, r *http.Request, tree map[string
 	switch {
 	case !ok:
 		refuse(w, 404, "EntryNotFound", "Entry not found")
+	case b.sha256 == "" && !cached:
+		h.Set("Location", (&url.URL{Path: "/api/resolve-cache/datasets/" + id + "/" + commit + "/" + name}).EscapedPath())
+		w.WriteHeader(http.StatusTemporaryRedirect)
 	case b.sha256 == "":
 		h.Set("ETag", `"`+b.oid+`"`)
 		h.Set("Content-Type", "text/plain; charset=utf-8")

@@ -51,7 +51,7 @@ type Server struct {
 // Request is one that was made.
 type Request struct {
 	Storage bool   // of the storage
-	Kind    string // "info", "tree", "resolve", "paths", "refs", "search"; "" of the storage
+	Kind    string // "info", "tree", "resolve", "cached", "paths", "refs", "search"; "" of the storage
 	Path    string // with its query, but for the storage
 	Token   string
 }

@@ -44,7 +44,7 @@ func TestPackTakesAnyFormat(t *testing.T) {
 	if m := r.Manifest; m == nil || m.Source.Format != "toy" || m.Samples != 7 {
 		t.Fatalf("%+v", r)
 	}
-	d, err := peek.Open(context.Background(), spec.Dataset{Path: spec.Paths{dst}}, nil, nil)
+	d, err := peek.Open(context.Background(), spec.Dataset{Path: spec.Paths{dst}}, dataset.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // Config is one measurement. The first limit that is reached ends it; without a limit it
@@ -29,6 +30,7 @@ type Config struct {
 	// Spec is what is loaded. If it has no fields, Chain decides.
 	Spec    spec.Spec
 	Formats []dataset.Format // nil: dataset.Formats()
+	Sources []source.Scheme  // nil: dataset.Sources()
 	Chain   Chain
 
 	Epochs  int64
@@ -119,7 +121,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
 	begin := time.Now()
-	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: c.Formats})
+	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: c.Formats, Sources: c.Sources})
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +180,7 @@ func Complete(ctx context.Context, c Config) (spec.Spec, error) {
 	if len(stored.Fields) == 0 {
 		stored.BatchTransform = nil // it mixes what the Chain makes
 	}
-	l, err := loader.Open(ctx, shared, stored, loader.Options{Formats: c.Formats, Progress: c.Indexing})
+	l, err := loader.Open(ctx, shared, stored, loader.Options{Formats: c.Formats, Sources: c.Sources, Progress: c.Indexing})
 	if err != nil {
 		return spec.Spec{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/tool/orders"
@@ -126,7 +127,7 @@ func TestBetween(t *testing.T) {
 	byTokens := places
 	byTokens.Batch = spec.Batch{Tokens: 30, Window: 20, Lengths: spec.Lengths{Numbers: spec.Numbers{List: lengths}}}
 	for name, s := range map[string]spec.Spec{"places": places, "batches": byTokens} {
-		in, err := orders.Open(t.Context(), s, nil)
+		in, err := orders.Open(t.Context(), s, dataset.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,8 +23,9 @@ import (
 type Orders struct{ *stream.Stream }
 
 // Open indexes the dataset if necessary, and reads nothing else. The Spec needs no fields.
-func Open(ctx context.Context, spec spec.Spec, indexing func(done, total int64, what string)) (*Orders, error) {
-	s, err := stream.Open(ctx, spec, dataset.Options{Progress: indexing, Order: true})
+func Open(ctx context.Context, spec spec.Spec, opt dataset.Options) (*Orders, error) {
+	opt.Order = true
+	s, err := stream.Open(ctx, spec, opt)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/transform"
@@ -30,7 +31,7 @@ func synthetic(samples int64, size int) spec.Spec {
 }
 
 func open(t interface{ Fatal(...any) }, spec spec.Spec) *Orders {
-	o, err := Open(context.Background(), spec, nil)
+	o, err := Open(context.Background(), spec, dataset.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

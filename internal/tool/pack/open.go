@@ -152,17 +152,29 @@ func fresh(ctx context.Context, src source.Source, l *dataset.Collection) (bool,
 	if !l.Parts[0].Format().Files {
 		return true, nil // formats of shards check each file
 	}
+	same := func(f int, st source.Info, err error) error {
+		if size, version := x.Stamp(f); err == nil && (st.Size != size || version != "" && st.Version != version) {
+			err = errs.New(errs.Changed, "stale")
+		}
+		return err
+	}
+	if _, waits := source.LinkOf(src, string(x.AppendPath(0, nil))); waits { // a listing says it of all
+		paths := make([]string, x.Files())
+		for f := range paths {
+			paths[f] = string(x.AppendPath(f, nil))
+		}
+		look := source.NewBrowser(ctx, src, nil)
+		defer look.End()
+		return source.Stats(ctx, look, paths, same) == nil, ctx.Err()
+	}
 	const run = 256 // files looked at by one goroutine in one go
 	err := format.Each(ctx, (x.Files()+run-1)/run, func(i int) error {
 		var path []byte
 		for f := i * run; f < min((i+1)*run, x.Files()); f++ {
 			path = x.AppendPath(f, path[:0])
 			st, err := src.Stat(ctx, string(path))
-			if err != nil {
+			if err := same(f, st, err); err != nil {
 				return err
-			}
-			if size, version := x.Stamp(f); st.Size != size || version != "" && st.Version != version {
-				return errs.New(errs.Changed, "stale")
 			}
 		}
 		return nil

@@ -77,19 +77,13 @@ func Run(ctx context.Context, c Config) (r *Report, err error) {
 	return r, err
 }
 
-// local refuses a destination that is not a folder of this machine.
-func local(dst string) error {
-	scheme := source.SchemeOf(dst)
-	if scheme == "" {
-		return nil
-	}
-	return errs.New(errs.Config, "shards are written to folders of this machine, and %s is in %s://", errs.Name(source.Shown(dst)), scheme).
-		Try("pack into a folder, and copy it there, for example with rclone copy")
-}
+// toWrite is the folder that a packing is written to.
+func toWrite(dst string) (string, error) { return source.ToWrite(dst, "shards") }
 
 // open opens the source.
 func open(ctx context.Context, c Config) (*packer, func(), error) {
-	if err := local(c.Dst); err != nil {
+	var err error
+	if c.Dst, err = toWrite(c.Dst); err != nil {
 		return nil, nil, err
 	}
 	if err := c.Options.settle(); err != nil {
@@ -217,6 +211,9 @@ func (d *dst) keep(p *plan) error {
 // Finished is the number of finished shards of a packing in progress, and of all
 // its shards; 0 if there is none.
 func Finished(dir string) (done, all int, err error) {
+	if dir, err = toWrite(dir); err != nil {
+		return 0, 0, err
+	}
 	d := openDst(dir)
 	m, p, err := d.state()
 	switch {
@@ -249,6 +246,10 @@ func Finished(dir string) (done, all int, err error) {
 // Finish ends a packing whose shards were made by tasks: it checks that all exist
 // and writes the manifest. It needs no source.
 func Finish(dir string) (*Report, error) {
+	dir, err := toWrite(dir)
+	if err != nil {
+		return nil, err
+	}
 	d := openDst(dir)
 	m, p, err := d.state()
 	switch {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stagetest"
@@ -22,7 +23,7 @@ import (
 // samples are the fields of all samples of a dataset, as it is loaded.
 func samples(t testing.TB, path string) (all []map[string]string) {
 	t.Helper()
-	d, err := peek.Open(context.Background(), spec.Dataset{Path: []string{path}}, nil, nil)
+	d, err := peek.Open(context.Background(), spec.Dataset{Path: []string{path}}, dataset.Options{})
 	stagetest.Must(t, err)
 	defer d.Close()
 	r := format.NewReader(d.Stored(), d.Source())

@@ -13,7 +13,6 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
@@ -25,10 +24,10 @@ type Dataset struct {
 	sample format.Sample
 }
 
-// Open opens a dataset of one of these formats; nil: dataset.Formats(). progress, of
-// indexing, may be nil.
-func Open(ctx context.Context, d spec.Dataset, formats []dataset.Format, progress index.Progress) (*Dataset, error) {
-	all, err := dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Formats: formats, Progress: progress, Stored: true})
+// Open opens a dataset.
+func Open(ctx context.Context, d spec.Dataset, opt dataset.Options) (*Dataset, error) {
+	opt.Stored = true
+	all, err := dataset.Open(ctx, spec.Spec{Dataset: d}, opt)
 	if err != nil {
 		return nil, err
 	}

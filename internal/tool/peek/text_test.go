@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stagetest"
@@ -38,7 +39,7 @@ func text(t interface {
 	if err := os.WriteFile(path, body, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(context.Background(), spec.Dataset{Path: spec.Paths{path}}, nil, nil)
+	d, err := Open(context.Background(), spec.Dataset{Path: spec.Paths{path}}, dataset.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stream"
 	"github.com/stoker-data/stoker/internal/tool/bench"
 )
@@ -28,10 +29,11 @@ import (
 type Config struct {
 	// Spec is what is loaded; its rank and world do not matter. If it has no
 	// fields, pictures go through bench.Chain.
-	Spec  spec.Spec
-	Kills int    // at least 1; fewer if there are fewer steps
-	Steps int64  // of the undisturbed run; 0: as many as make 20,000 samples, from 20 to 200
-	Seed  uint64 // of the steps at which children are killed
+	Spec    spec.Spec
+	Sources []source.Scheme // of this process; nil: dataset.Sources
+	Kills   int             // at least 1; fewer if there are fewer steps
+	Steps   int64           // of the undisturbed run; 0: as many as make 20,000 samples, from 20 to 200
+	Seed    uint64          // of the steps at which children are killed
 
 	// Command makes a child that has not been started: a process that calls Stream
 	// with its standard input and output, and writes an error as JSON.
@@ -116,14 +118,14 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 func (p *proof) open(ctx context.Context, shared *loader.Shared) error {
 	spec := alone(p.Spec, 1, 0)
 	spec.BatchTransform = nil // rows are compared, and in another world they have other partners
-	l, err := loader.Open(ctx, shared, spec, loader.Options{Progress: p.Indexing})
+	l, err := loader.Open(ctx, shared, spec, loader.Options{Sources: p.Sources, Progress: p.Indexing})
 	if err != nil {
 		return err
 	}
 	if len(spec.Fields) == 0 && spec.Dataset.Mixed == nil && !l.Every(func(f format.Format) bool { return f.Made }) {
 		spec.Fields = bench.Chain{}.Fields(l.Spec().Fields)
 		l.Close()
-		if l, err = loader.Open(ctx, shared, spec, loader.Options{}); err != nil {
+		if l, err = loader.Open(ctx, shared, spec, loader.Options{Sources: p.Sources}); err != nil {
 			return err
 		}
 	}

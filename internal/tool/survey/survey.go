@@ -18,14 +18,16 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 )
 
 // Config is one description.
 type Config struct {
 	Dataset spec.Dataset
-	Share   float64 // of the samples, more than 0 and less than 1; else all are read
-	Headers bool    // read the headers of pictures only: no mean, no deviation
+	Sources []source.Scheme // nil: dataset.Sources()
+	Share   float64         // of the samples, more than 0 and less than 1; else all are read
+	Headers bool            // read the headers of pictures only: no mean, no deviation
 
 	Indexing func(done, total int64, what string) // may be nil
 	Progress func(done, total int64)              // of reading; may be nil
@@ -105,7 +107,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	t := &tallies{headers: c.Headers, room: mem.NewRoom(mem.Available() / 4), limit: c.Dataset.MaxPixels}
 	defer t.close()
 	looked, err := inspect.Run(ctx, inspect.Config{
-		Dataset: c.Dataset, Check: math.MaxInt64, Share: c.Share, Indexing: c.Indexing, Progress: c.Progress,
+		Dataset: c.Dataset, Sources: c.Sources, Check: math.MaxInt64, Share: c.Share, Indexing: c.Indexing, Progress: c.Progress,
 		Opened: func(ds format.Stored) error {
 			t.typed, _ = ds.(format.Typed)
 			return nil

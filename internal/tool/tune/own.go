@@ -11,13 +11,15 @@ import (
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/bench"
 )
 
 // OwnLoader measures stoker's own loader over a Spec, in this process.
 type OwnLoader struct {
 	Spec     spec.Spec
-	Chain    bench.Chain // if the Spec has no fields
+	Sources  []source.Scheme // nil: dataset.Sources
+	Chain    bench.Chain     // if the Spec has no fields
 	Step     time.Duration
 	Indexing func(done, total int64, what string) // may be nil
 }
@@ -35,7 +37,7 @@ func (o OwnLoader) Measure(ctx context.Context, s Settings, about time.Duration)
 	}
 	var w windows
 	r, err := bench.Run(ctx, bench.Config{
-		Spec: spec, Chain: o.Chain, Time: about, StepTime: o.Step, Indexing: o.Indexing,
+		Spec: spec, Sources: o.Sources, Chain: o.Chain, Time: about, StepTime: o.Step, Indexing: o.Indexing,
 		Progress: func(samples int64, _ float64) { w.add(time.Now(), samples) },
 	})
 	if err != nil {
@@ -92,7 +94,7 @@ func (w *windows) figures() (f Figures) {
 func (o OwnLoader) Subject(ctx context.Context) (Subject, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
-	l, err := loader.Open(ctx, shared, o.Spec, loader.Options{Progress: o.Indexing})
+	l, err := loader.Open(ctx, shared, o.Spec, loader.Options{Sources: o.Sources, Progress: o.Indexing})
 	if err != nil {
 		return Subject{}, err
 	}

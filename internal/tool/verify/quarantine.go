@@ -26,6 +26,10 @@ const (
 // damaged sample as far as they can be read, and the ids of the others. The data is
 // not changed. ds is nil if the dataset does not open: then there are no copies.
 func Quarantine(ctx context.Context, ds format.Stored, src source.Source, r *Report, dir string) error {
+	dir, err := source.ToWrite(dir, "a quarantine")
+	if err != nil {
+		return err
+	}
 	// Empty lists, not null, if there is nothing in them.
 	broken, list, shards := append([]int64{}, r.Broken...), append([]*wire.Error{}, r.Damage...), append([]*wire.Error{}, r.Shards...)
 	damage, err := json.MarshalIndent(struct {

@@ -64,6 +64,8 @@ def run(
                     bar.show(at["done"], at["total"], verb.doing)
                     if progress is not None:
                         progress(at["done"], at["total"], at["bytes"])
+                elif "waiting" in told:
+                    _notice.warn(told["waiting"])
                 elif "error" in told:
                     error = told["error"]
                 elif "interrupted" in told:

@@ -134,7 +134,7 @@ func (l *list) stat(ctx context.Context, src source.Source, progress index.Progr
 
 // write adds the columns of files below root, and of samples.
 func (l *list) write(b *index.Builder, root string, sizes []int64, versions []string) {
-	if slices.ContainsFunc(l.paths, func(p string) bool { return !source.Below(p, root) || source.HostOf(p) != source.HostOf(root) }) {
+	if slices.ContainsFunc(l.paths, func(p string) bool { return !source.Under([]string{root}, p) }) {
 		root = "" // names of several stores have no folder in common
 	}
 	var names index.Texts
@@ -231,14 +231,14 @@ func (t *table) resolve(c *cells, row int, root string, opt Options) (string, er
 	case shown != full:
 		return "", wrong("a URL with a signature, a token or a password, which is stored nowhere").
 			Try("write the name alone into the manifest, and give credentials by the environment")
-	case full != root && source.Below(full, root) && host == source.HostOf(root), opt.Origins.Has(full):
+	case full != root && source.Under([]string{root}, full), source.Under(opt.Origins, full):
 		return full, nil
 	case host != "":
 		return "", wrong("which is outside of %s: a manifest may name only what is stored where it is", root).
-			Try("if you trust the manifest, add the beginning of these names to dataset.origins, such as %q", source.Dir(full)+"/")
+			Try("if you trust the manifest, list the place in origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
 	case source.SchemeOf(root) != "":
 		return "", wrong("a file of this machine, and the manifest is stored elsewhere").
-			Try("if you trust the manifest, add the folder to dataset.origins, such as %q", source.Dir(full)+"/")
+			Try("if you trust the manifest, list the folder in origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
 	case opt.Root != "":
 		return "", wrong("which is outside of %s", root).Try("paths may not leave the root that was given")
 	}

@@ -54,7 +54,7 @@ type Options struct {
 	// the manifest.
 	Root string
 	// Origins are names elsewhere that the rows of a manifest may have besides.
-	Origins source.Origins
+	Origins []string
 
 	Store    *index.Store   // where the index is kept; nil: index.DefaultStore()
 	Progress index.Progress // of indexing; may be nil

@@ -135,6 +135,20 @@ func (s *store) Host(name string) string {
 	return p.base.Host
 }
 
+// Origin is remote.Origin's.
+func (s *store) Origin(name string) string {
+	s.setup()
+	switch p, err := s.locate(name); {
+	case err != nil:
+		return ""
+	case s.access.Storage.EndpointURL != "":
+		return "dataset.storage.endpoint_url"
+	case s.env.endpoint != nil && p.base.Host == s.env.endpoint.Host:
+		return "AZURE_STORAGE_CONNECTION_STRING"
+	}
+	return ""
+}
+
 // apiVersion is that in which listings encode names that XML cannot hold (2021-02-12), and
 // tell folders of hierarchical accounts.
 const apiVersion = "2021-12-02"

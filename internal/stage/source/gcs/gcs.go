@@ -43,6 +43,7 @@ type store struct {
 
 	once     sync.Once
 	endpoint url.URL // scheme, host, and the path before /storage/v1
+	from     string  // the setting that has it; "": none
 	emulator bool    // the endpoint is STORAGE_EMULATOR_HOST: nobody asks who reads
 	wrong    error   // what is wrong with the endpoint
 	creds    *credentials
@@ -65,7 +66,7 @@ func (s *store) setup() {
 			}
 		}
 		if at == "" {
-			at = home
+			at, from = home, ""
 		}
 		u, err := url.Parse(at)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -73,6 +74,7 @@ func (s *store) setup() {
 			u = &url.URL{}
 		}
 		path := strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/storage/v1"), "/")
+		s.from = from
 		s.endpoint = url.URL{Scheme: u.Scheme, Host: u.Host, Path: path}
 		s.creds = newCredentials(s)
 	})
@@ -88,6 +90,12 @@ func private(u url.URL) bool {
 func (s *store) Host(string) string {
 	s.setup()
 	return s.endpoint.Host
+}
+
+// Origin is remote.Origin's.
+func (s *store) Origin(string) string {
+	s.setup()
+	return s.from
 }
 
 // object is what the API says of one.

@@ -24,6 +24,7 @@ const home = "https://huggingface.co"
 type account struct {
 	once     sync.Once
 	endpoint url.URL // scheme, host, and the path before /api
+	from     string  // the setting that has it; "": none
 	wrong    error   // what is wrong with the endpoint, or with the token
 
 	mu    sync.Mutex
@@ -43,13 +44,14 @@ func (a *account) setup(s *store) {
 			at, from = os.Getenv("HF_ENDPOINT"), "HF_ENDPOINT"
 		}
 		if at == "" {
-			at = home
+			at, from = home, ""
 		}
 		u, err := url.Parse(at)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			a.wrong = errs.New(errs.Config, "%s is not the address of a server", from).Try("write https://host or http://host:port")
 			u = &url.URL{}
 		}
+		a.from = from
 		a.endpoint = url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}
 		if truth(os.Getenv("HF_HUB_OFFLINE")) || truth(os.Getenv("TRANSFORMERS_OFFLINE")) && os.Getenv("HF_HUB_OFFLINE") == "" {
 			a.wrong = errs.New(errs.Config, "HF_HUB_OFFLINE says that the Hub must not be asked").

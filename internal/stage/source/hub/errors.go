@@ -37,7 +37,7 @@ func (s said) Error() string {
 }
 
 // read reads an answer that is an error, all of it, so that the connection can be used
-// again. A body that is no JSON is a page for a browser, or of a proxy: it stays there.
+// again. A body that is not JSON is a page for a browser, or of a proxy: it stays there.
 func read(resp *http.Response) said {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // the status alone says enough
@@ -218,7 +218,7 @@ func (s *store) noRevision(ctx context.Context, name string, r *repo, why said) 
 		if near := errs.Nearest(r.revision, names); near != "" {
 			hint = fmt.Sprintf("did you mean @%s?", url.PathEscape(near))
 		} else if len(names) > 0 {
-			hint = "there are " + strings.Join(names[:min(len(names), 5)], ", ") + "; slashes are written as %2F"
+			hint = "those it has are " + strings.Join(names[:min(len(names), 5)], ", ") + map[bool]string{true: ", ..."}[len(names) > 5] + "; slashes are written as %2F"
 		}
 	}
 	if ctx.Err() != nil {

@@ -65,6 +65,12 @@ func (s *store) Host(name string) string {
 	return s.account.host(s)
 }
 
+// Origin is remote.Origin's.
+func (s *store) Origin(string) string {
+	s.account.setup(s)
+	return s.account.from
+}
+
 // find is the repository that a name is of, whose commit is known.
 func (s *store) find(ctx context.Context, name string) (*repo, ref, error) {
 	all, err := cut(name)

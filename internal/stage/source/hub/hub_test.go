@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/pem"
 	"fmt"
 	"iter"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -685,6 +687,59 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
+}
+
+// A dataset that is hidden while it is read is an error that says so.
+func TestHiddenSince(t *testing.T) {
+	s := serve(t)
+	s.Commit("o/n", "main", files("x.bin", "data", "y.txt", "text"))
+	src := open(t, source.Access{})
+	x, y := stat(t, src, "hf://datasets/o/n/x.bin"), stat(t, src, "hf://datasets/o/n/y.txt")
+	s.Private("o/n")
+	for _, obj := range []source.Info{x, y} {
+		err := src.ReadAt(t.Context(), obj, make([]byte, 4), 0)
+		if e := errs.From(err); e.Code != errs.NotFound || e.Where.File != obj.Name || !strings.Contains(e.What, "no longer") || !strings.Contains(e.Hint, "HF_TOKEN") {
+			t.Errorf("%v (%s)", err, e.Hint)
+		}
+	}
+}
+
+// From HTTPS nothing leads to plain HTTP, and no redirect of the Hub's goes round forever.
+func TestRedirects(t *testing.T) {
+	var calls atomic.Int64
+	const oid = "0123456789012345678901234567890123456789"
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		switch {
+		case strings.Contains(r.URL.Path, "/revision/"):
+			_, _ = fmt.Fprintf(w, `{"sha": %q}`, oid)
+		case strings.Contains(r.URL.Path, "/tree/"):
+			_, _ = fmt.Fprintf(w, `[{"type": "file", "path": "x", "size": 4, "oid": %q}, {"type": "file", "path": "y", "size": 4, "oid": %[1]q}]`, oid)
+		case strings.HasSuffix(r.URL.Path, "/x"):
+			w.Header().Set("ETag", `"`+oid+`"`)
+			w.Header().Set("Location", "http://127.0.0.1:1/x?X-Amz-Signature=planted")
+			w.WriteHeader(http.StatusFound)
+		default:
+			w.Header().Set("Location", r.URL.Path)
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}
+	}))
+	defer server.Close()
+	_ = serve(t)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	stagetest.Must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	t.Setenv("AWS_CA_BUNDLE", ca)
+	src := open(t, source.Access{Storage: source.Storage{EndpointURL: server.URL}})
+	for name, want := range map[string]string{"hf://datasets/o/n/x": "leads from HTTPS to http", "hf://datasets/o/n/y": "redirects in a loop"} {
+		obj := stat(t, src, name)
+		err := src.ReadAt(t.Context(), obj, make([]byte, 4), 0)
+		if e := errs.From(err); e.Code != errs.Unreadable || !strings.Contains(e.What, want) || strings.Contains(err.Error()+e.Hint, "planted") {
+			t.Errorf("%s: %v (%s)", name, err, e.Hint)
+		}
+	}
+	if n := calls.Load(); n > 12 {
+		t.Errorf("%d requests", n)
+	}
 }
 
 // Each says what to write instead, or what to do.

@@ -172,8 +172,11 @@ func (s *store) open(ctx context.Context, l *link, obj source.Info, header http.
 		if err := l.gate.enter(ctx); err != nil {
 			return nil, nil, err
 		}
-		defer l.gate.leave()
-		u, version, _ = l.now()
+		if u, version, direct = l.now(); u != nil || direct {
+			l.gate.leave()
+		} else {
+			defer l.gate.leave()
+		}
 	}
 	if u != nil {
 		if obj.Version != "" && version != obj.Version {
@@ -283,7 +286,7 @@ func (s *store) refusedThere(obj source.Info, resp *http.Response) error {
 }
 
 // hasRanges notes that a host has answered with a range, and says whether it ever has: a
-// server without ranges is no fault that passes.
+// server without ranges does not get them by waiting.
 func (s *store) hasRanges(host string, now bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -74,7 +74,8 @@ func Part(h http.Header, status int, off, n int64) (size int64, err error) {
 }
 
 // slow is the rate in bytes per second below which a body is given up, and patience how
-// long that is watched: the rest is requested again, on another connection.
+// long that is watched, unless Options.Patience says otherwise: the rest is requested
+// again, on another connection.
 const (
 	slow     = 16 << 10
 	patience = 10 * time.Second
@@ -83,7 +84,7 @@ const (
 // Fill reads a body of exactly len(p) bytes into p, and returns how many have arrived.
 func Fill(ctx context.Context, name string, body io.Reader, p []byte) (n int, err error) {
 	began(ctx)
-	begin, mark := time.Now(), 0
+	begin, mark, watch := time.Now(), 0, patienceOf(ctx)
 	for n < len(p) {
 		got, err := body.Read(p[n:])
 		n += got
@@ -93,7 +94,7 @@ func Fill(ctx context.Context, name string, body io.Reader, p []byte) (n int, er
 			}
 			return n, Failed(ctx, name, err)
 		}
-		if now := time.Now(); now.Sub(begin) >= patience {
+		if now := time.Now(); now.Sub(begin) >= watch {
 			if rate := float64(n-mark) / now.Sub(begin).Seconds(); rate < slow && n < len(p) {
 				return n, &Fault{Kind: Unreachable, What: "the answer came at " + strconv.Itoa(int(rate)) + " bytes per second"}
 			}

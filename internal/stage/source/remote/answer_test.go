@@ -111,6 +111,7 @@ func TestFailed(t *testing.T) {
 		"ended before":          in(io.ErrUnexpectedEOF),
 		"ended before the":      io.EOF,
 		"could not be resolved": in(&net.DNSError{Err: "server misbehaving", Name: "h", IsTemporary: true}),
+		"server of the name h":  in(&net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}),
 		"the request failed":    in(errors.New("malformed HTTP response")),
 	} {
 		var f *Fault
@@ -123,7 +124,6 @@ func TestFailed(t *testing.T) {
 		"certificate is": in(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}),
 		"not valid":      in(x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired}),
 		"not HTTPS":      in(errors.New("http: server gave HTTP response to HTTPS client")),
-		"name h":         in(&net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}),
 		"already an":     in(errs.New(errs.Config, "already an error").Try("this")),
 		"wants a user":   in(&refusal{407}),
 		"does not allow": in(&refusal{403}),

@@ -87,8 +87,10 @@ func Failed(ctx context.Context, name string, err error) error {
 		return errs.New(errs.Config, "the server speaks HTTP, not HTTPS").At(at(name)).Because(cause).
 			Try("write http:// in the address or in endpoint_url")
 	case errors.As(err, &dns) && dns.IsNotFound: // see Net.resolve: one that was known is not forgotten
-		return errs.New(errs.Unreachable, "there is no server of the name %s", errs.Name(dns.Name)).At(at(name)).
-			Try("check the spelling; a name of a private network needs that network's name servers, or a proxy (HTTPS_PROXY)")
+		// The name servers of a machine that has just started say this of every name.
+		what := "there is no server of the name " + errs.Name(dns.Name)
+		return &Fault{Kind: Unreachable, What: what, Final: errs.New(errs.Unreachable, "%s", what).At(at(name)).
+			Try("check the spelling, and endpoint_url; a name of a private network needs that network's name servers, or a proxy (HTTPS_PROXY)")}
 	case errors.As(err, &dns):
 		return &Fault{Kind: Unreachable, What: "the name of the server could not be resolved", Cause: cause}
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -104,7 +104,7 @@ func (s *Source) second(ctx context.Context, h *host, obj source.Info, p []byte,
 		*spare = make([]byte, len(p))
 	}
 	q := (*spare)[:len(p)]
-	two, leave := context.WithCancel(context.WithValue(ctx, meterKey{}, nil))
+	two, leave := context.WithCancel(context.WithValue(ctx, meterKey{}, &meter{patience: s.net.opt.Patience}))
 	defer leave()
 	again := make(chan result, 1)
 	go func() {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
 // host is what is known of a server, and what it is asked for at once.
@@ -26,6 +28,8 @@ type host struct {
 	credit      float64   // retries that may be made
 	asked       time.Time // when credit was last counted
 	hedgeCredit float64   // requests that may be sent twice
+
+	reached atomic.Bool // it has answered once
 
 	requests, bytes, retries, hedges, twice, throttled, faults atomic.Int64
 }
@@ -58,7 +62,6 @@ func (h *host) enter(ctx context.Context) error {
 	} else {
 		turn := make(chan struct{})
 		h.queue = append(h.queue, turn)
-		h.holding = true
 		h.mu.Unlock()
 		select {
 		case <-turn:
@@ -98,7 +101,6 @@ func (h *host) admit() {
 	}
 	h.active += n
 	h.queue = slices.Delete(h.queue, 0, n)
-	h.holding = h.holding || len(h.queue) > 0
 }
 
 // ends says that a request that took a turn has ended, and nothing else of it.
@@ -115,6 +117,9 @@ func (h *host) left(m *meter, n, length int, err error) {
 	now := time.Now()
 	var f *Fault
 	refused := errors.As(err, &f) && f.Kind == Throttled
+	if err == nil || n > 0 || f != nil && (f.Status > 0 || f.Kind != Unreachable) || errs.CodeOf(err) == errs.NotFound || errs.CodeOf(err) == errs.Changed {
+		h.reached.Store(true)
+	}
 	h.mu.Lock()
 	h.active--
 	switch {
@@ -128,6 +133,9 @@ func (h *host) left(m *meter, n, length int, err error) {
 		}
 		h.work += float64(n + requestBytes)
 		h.done++
+		if h.active+1 >= int(h.limit) {
+			h.full++
+		}
 		h.ended(now, time.Duration(h.latency.at(0.5)*float64(time.Second)))
 	}
 	h.admit()

@@ -7,11 +7,14 @@ import (
 
 // How many requests a host is asked for at once, and how many a second.
 //
-// At once: the limit follows what requests bring. Time is cut into windows; where the
-// limit was what held requests back, the next window tries a larger one, and keeps it if
-// more came of it. Now and then a smaller one is tried, and kept if no less came. So the
-// limit settles near bandwidth times latency, and moves when these do. Several processes
-// find their shares in the same way: what one gives up, others win.
+// At once: the limit follows what requests bring. Time is cut into windows; where all of
+// the limit was used, the next window tries a larger one, and keeps it if more came of it.
+// Now and then a smaller one is tried, and kept if no less came. So the limit settles near
+// bandwidth times latency, and moves when these do. Several processes find their shares in
+// the same way: what one gives up, others win.
+//
+// Whoever reads has as many readers as Link.Conns says, so nobody needs to wait for a turn
+// where the limit is too small: that all turns are taken has to count as wanting more.
 //
 // A second: a host that refuses requests (429, 503 SlowDown) has a limit that the number
 // at once does not show. From then on requests are also spaced, at first a little below
@@ -29,7 +32,11 @@ const (
 	upRow   = 4    // windows between attempts with a larger limit, once growth has ended
 	downRow = 7    // and with a smaller one
 
+	double = 2.0 // while the limit grows
+	slips  = 2   // windows in a row without more, until a larger limit is given up
+
 	windowLeast = 250 * time.Millisecond
+	windowFirst = 100 * time.Millisecond // while the limit grows
 	// requestBytes is what a request counts beside its bytes: small ones are work, too.
 	requestBytes = 16 << 10
 
@@ -39,11 +46,11 @@ const (
 
 // window is what came while the limit stayed as it was; under host.mu.
 type window struct {
-	begun   time.Time
-	work    float64 // bytes, and requestBytes for each request
-	done    int
-	holding bool // the limit held a request back
-	spaced  bool // and so did the spacing
+	begun  time.Time
+	work   float64 // bytes, and requestBytes for each request
+	done   int
+	full   int  // of them, those that ended while all turns were taken
+	spaced bool // the spacing held a request back
 
 	growing bool    // no limit has been too large yet
 	trying  int     // 1: a larger limit is tried, -1: a smaller one, 0: neither
@@ -51,22 +58,27 @@ type window struct {
 	rate    float64 // work per second with it
 	row     int     // windows since the last attempt
 	count   int     // of attempts
+	slips   int     // windows in which the larger limit has not brought more
 }
 
 // ended judges a window if it is over; h.mu is held. latency is that of a request.
 func (h *host) ended(now time.Time, latency time.Duration) {
 	w := &h.window
 	length := now.Sub(w.begun)
-	if length < max(windowLeast, 4*latency) || w.done < int(h.limit) && length < 20*max(windowLeast, latency) {
+	least := windowLeast
+	if w.growing {
+		least = windowFirst
+	}
+	if length < max(least, 4*latency) || w.done < int(h.limit) && length < 20*max(windowLeast, latency) {
 		return
 	}
 	rate := w.work / length.Seconds()
-	if w.holding && !w.spaced {
+	if 2*w.full >= w.done && !w.spaced {
 		h.judge(rate)
 	} else {
 		w.trying, w.rate = 0, 0 // nobody wanted more, or more is not allowed: nothing is known
 	}
-	w.begun, w.work, w.done, w.holding, w.spaced = now, 0, 0, len(h.queue) > 0, false
+	w.begun, w.work, w.done, w.full, w.spaced = now, 0, 0, 0, false
 }
 
 // judge sets the limit of the next window from what came in this one.
@@ -74,19 +86,22 @@ func (h *host) judge(rate float64) {
 	w := &h.window
 	switch {
 	case w.trying > 0 && rate < w.rate*grown: // not worth it
-		h.limit, w.growing, w.trying, w.row = w.before, false, 0, 0
+		if w.slips++; w.slips < slips {
+			return // the first requests beyond the limit had to connect, or others had a pause
+		}
+		h.limit, w.growing, w.trying, w.row, w.slips = w.before, false, 0, 0, 0
 		return
 	case w.trying < 0 && rate < w.rate*kept:
 		h.limit, w.trying, w.row = w.before, 0, 0
 		return
 	}
 	was := w.trying
-	w.trying = 0
+	w.trying, w.slips = 0, 0
 	w.row++
 	factor := 1.0
 	switch {
 	case w.growing:
-		factor = 1.5
+		factor = double
 	case was > 0:
 		factor = 1.25 // it paid: once more
 	case was < 0:

@@ -47,7 +47,10 @@ type measures struct {
 const bodyLeast = 256 << 10
 
 // meter notes when the answer to a request begins: stores pass its context to Fill.
-type meter struct{ begun, first time.Time }
+type meter struct {
+	begun, first time.Time
+	patience     time.Duration // see Options
+}
 
 type meterKey struct{}
 
@@ -56,6 +59,14 @@ func began(ctx context.Context) {
 	if m, ok := ctx.Value(meterKey{}).(*meter); ok {
 		m.first = time.Now()
 	}
+}
+
+// patienceOf is how long the body of a request may be slow.
+func patienceOf(ctx context.Context) time.Duration {
+	if m, ok := ctx.Value(meterKey{}).(*meter); ok {
+		return m.patience
+	}
+	return patience
 }
 
 // measured counts an answer of n bytes; h.mu is held.

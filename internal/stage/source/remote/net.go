@@ -30,6 +30,14 @@ type Options struct {
 	// Stall is how long a connection may be silent before the request on it is given
 	// up; 0: 30 seconds.
 	Stall time.Duration
+	// Connect is how long one address of a host is given to accept a connection; 0: 10
+	// seconds, or 3 if the host has others.
+	Connect time.Duration
+	// Patience is how long a body may come slower than 16 KiB a second before the rest
+	// is requested again; 0: 10 seconds.
+	Patience time.Duration
+	// Now is the clock that requests are signed by; nil: the machine's.
+	Now func() time.Time
 }
 
 // NewNet makes a Net.
@@ -39,6 +47,12 @@ func NewNet(opt Options) *Net {
 	}
 	if opt.Stall == 0 {
 		opt.Stall = 30 * time.Second
+	}
+	if opt.Patience == 0 {
+		opt.Patience = patience
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
 	}
 	return &Net{opt: opt, hosts: map[string]*host{}, names: map[string]*addresses{}}
 }
@@ -71,6 +85,10 @@ func (n *Net) client(dial func(ctx context.Context, network, addr string) (net.C
 		Transport:     newTransport(dial),
 	}
 }
+
+// Now is the time that requests are signed with. Silences and deadlines are measured by
+// the machine's own clock.
+func (n *Net) Now() time.Time { return n.opt.Now() }
 
 // Close closes the connections that are idle.
 func (n *Net) Close() {
@@ -110,6 +128,9 @@ func (n *Net) dial(ctx context.Context, network, addr string) (net.Conn, error) 
 	timeout := 10 * time.Second
 	if len(all) > 1 {
 		timeout = 3 * time.Second
+	}
+	if n.opt.Connect > 0 {
+		timeout = n.opt.Connect
 	}
 	d := net.Dialer{Timeout: timeout, KeepAlive: 15 * time.Second}
 	var first error

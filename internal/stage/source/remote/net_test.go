@@ -104,7 +104,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// A name that never was is said at once; one that was known is believed while its name
+// A name that is not there may be there soon; one that was known is believed while its name
 // servers fail.
 func TestNames(t *testing.T) {
 	port := ok(t)
@@ -112,7 +112,7 @@ func TestNames(t *testing.T) {
 	n := remote.NewNet(remote.Options{Resolver: stagetest.Resolver(func(string) ([]string, error) { return answer() })})
 	defer n.Close()
 	_, err := get(t, n, "http://misspelt.test:"+port)
-	if e := errs.From(err); e.Code != errs.Unreachable || !strings.Contains(e.What, "no server of the name misspelt.test") || !strings.Contains(e.Hint, "spelling") {
+	if f := (*remote.Fault)(nil); !errors.As(err, &f) || f.Kind != remote.Unreachable || !strings.Contains(f.What, "no server of the name misspelt.test") || !strings.Contains(errs.From(f.Final).Hint, "spelling") {
 		t.Errorf("%v", err)
 	}
 	answer = func() ([]string, error) { return nil, errors.New("down") }

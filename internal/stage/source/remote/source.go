@@ -15,6 +15,7 @@ type Source struct {
 	store  Store
 	net    *Net
 	access source.Access
+	given  bool          // the user said how long a read is tried
 	slots  chan struct{} // one for each request of this source; nil: Access.Connections is 0
 	rate   *rate         // nil: Access.Bandwidth is 0
 }
@@ -27,7 +28,7 @@ var (
 
 // New makes a Source of a store, within the limits of net and of access.
 func New(store Store, net *Net, access source.Access) *Source {
-	s := &Source{store: store, net: net, access: access}
+	s := &Source{store: store, net: net, access: access, given: access.Deadline > 0}
 	if access.Deadline == 0 {
 		s.access.Deadline = 10 * time.Minute
 	}
@@ -126,6 +127,9 @@ func (s *Source) try(ctx context.Context, name string, off int64, length int, at
 			h.recovered(&t)
 			return err
 		}
+		if t.deadline, t.unreached = s.access.Deadline, !h.reached.Load(); t.unreached && !s.given {
+			t.deadline = untilReached
+		}
 		length = 0 // the next one asks for less, or is not like others
 		wait, again := t.failed(fault, n > 0)
 		if again {
@@ -139,9 +143,17 @@ func (s *Source) try(ctx context.Context, name string, off int64, length int, at
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return t.gaveUp(name, off, fault)
+			return t.gaveUp(name, off, fault, s.origin(name))
 		}
 	}
+}
+
+// origin says who set the address of a host that was never reached.
+func (s *Source) origin(name string) string {
+	if o, ok := s.store.(Origin); ok {
+		return o.Origin(name)
+	}
+	return ""
 }
 
 // once makes one attempt, within the limits.
@@ -157,7 +169,7 @@ func (s *Source) once(ctx context.Context, h *host, length int, attempt func(con
 	if err := h.enter(ctx); err != nil {
 		return 0, err
 	}
-	m := &meter{begun: time.Now()}
+	m := &meter{begun: time.Now(), patience: s.net.opt.Patience}
 	n, err := attempt(context.WithValue(ctx, meterKey{}, m), h)
 	h.left(m, n, length, err)
 	return n, err

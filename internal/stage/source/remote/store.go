@@ -36,6 +36,13 @@ type Store interface {
 	Page(ctx context.Context, dir string, flat bool, token string) (Page, error)
 }
 
+// Origin is a Store whose hosts are set by the user.
+type Origin interface {
+	// Origin is the setting that the address of a name's host was read from, such as
+	// AWS_ENDPOINT_URL; "": none, it is the vendor's.
+	Origin(name string) string
+}
+
 // Page is a part of a listing, in byte order of names, folders as if they ended in a
 // slash. Names of entries have no slash at their end.
 type Page struct {

@@ -13,17 +13,22 @@ const (
 	firstWait = 100 * time.Millisecond // the longest wait before the second attempt
 	mostWait  = 20 * time.Second       // the longest of all
 	toldLast  = 5                      // attempts that an error lists
+
+	// untilReached is how long a host is tried that has never answered: it is more likely
+	// misspelt than down. A deadline that the user gave counts instead.
+	untilReached = 30 * time.Second
 )
 
 // trial is the attempts of one request.
 type trial struct {
-	since    time.Time // of the first attempt, or of the last bytes
-	deadline time.Duration
-	row      int // faults since the last bytes
-	renewed  bool
-	all      int
-	last     []told // the last few
-	waiting  bool   // the host lists it among those that wait
+	since     time.Time // of the first attempt, or of the last bytes
+	deadline  time.Duration
+	unreached bool // the host has never answered
+	row       int  // faults since the last bytes
+	renewed   bool
+	all       int
+	last      []told // the last few
+	waiting   bool   // the host lists it among those that wait
 }
 
 type told struct {
@@ -65,8 +70,9 @@ func (t *trial) failed(f *Fault, moved bool) (wait time.Duration, again bool) {
 // left is the time until the deadline.
 func (t *trial) left() time.Duration { return t.deadline - time.Since(t.since) }
 
-// gaveUp is the error of a request that no further attempt is made of.
-func (t *trial) gaveUp(name string, off int64, f *Fault) error {
+// gaveUp is the error of a request that no further attempt is made of; origin is where
+// the host's address was read from, if that is known.
+func (t *trial) gaveUp(name string, off int64, f *Fault, origin string) error {
 	if f.Final != nil {
 		return f.Final
 	}
@@ -81,7 +87,12 @@ func (t *trial) gaveUp(name string, off int64, f *Fault) error {
 		}
 	}
 	code, what, hint := errs.Unreachable, "the store could not be read", "check the network and the store; fetch.deadline (--deadline) is how long a read is tried"
-	if f.Kind == Throttled {
+	switch {
+	case t.unreached && origin != "":
+		what, hint = "the store has never answered", "check its address, which "+origin+" has; fetch.deadline (--deadline) is how long it is tried"
+	case t.unreached:
+		what, hint = "the server has never answered", "check its name, and endpoint_url if it is the store of another vendor, the network and its proxies; fetch.deadline (--deadline) is how long it is tried"
+	case f.Kind == Throttled:
 		code, what, hint = errs.Throttled, "the store refused requests", "ask for a higher limit, spread the data over more prefixes, or set fetch.connections (--connections)"
 	}
 	return errs.New(code, "%s within %s, in %d attempts", what, errs.InSeconds(t.deadline), t.all).

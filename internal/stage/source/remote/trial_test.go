@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -15,9 +16,10 @@ import (
 
 // script is a store whose attempts go as it says, and its object is the digits.
 type script struct {
-	mu    sync.Mutex
-	read  []attempt // the last one goes on for ever
-	asked []string  // "off+n" of each read
+	mu     sync.Mutex
+	read   []attempt // the last one goes on for ever
+	asked  []string  // "off+n" of each read
+	origin string
 }
 
 type attempt struct {
@@ -28,6 +30,8 @@ type attempt struct {
 const digits = "0123456789"
 
 func (s *script) Host(string) string { return "h" }
+
+func (s *script) Origin(string) string { return s.origin }
 
 func (s *script) Stat(context.Context, string) (source.Info, error) {
 	return source.Info{Name: "x://h/o", Size: 10, Version: "v"}, s.next().err
@@ -185,5 +189,39 @@ func TestJitter(t *testing.T) {
 	}
 	if len(tr.last) != toldLast || tr.all != 4*toldLast+1 {
 		t.Errorf("%d attempts, of which %d are kept", tr.all, len(tr.last))
+	}
+}
+
+// A host that has never answered is tried for half a minute, unless the user said for how
+// long; one that has is tried for ten minutes.
+func TestAHostThatHasNeverAnswered(t *testing.T) {
+	refused := attempt{0, &Fault{Kind: Unreachable, What: "the connection was refused"}}
+	unnamed := attempt{0, &Fault{Kind: Unreachable, What: "no name", Final: errs.New(errs.Unreachable, "there is no server of the name h")}}
+	for what, c := range map[string]struct {
+		given       time.Duration
+		origin      string
+		read        []attempt
+		least, most time.Duration
+		says, hint  string
+	}{
+		"no origin":   {0, "", []attempt{refused}, 5 * time.Second, 31 * time.Second, "the server has never answered within 30 s", "endpoint_url"},
+		"an origin":   {0, "AWS_ENDPOINT_URL", []attempt{refused}, 5 * time.Second, 31 * time.Second, "the store has never answered within 30 s", "AWS_ENDPOINT_URL"},
+		"no name":     {0, "", []attempt{unnamed}, 5 * time.Second, 31 * time.Second, "no server of the name h", ""},
+		"a deadline":  {2 * time.Minute, "", []attempt{refused}, 90 * time.Second, 2 * time.Minute, "has never answered within 120 s", "--deadline"},
+		"a 503 first": {0, "", []attempt{{0, &Fault{Kind: Throttled, Status: 503, What: "503"}}, refused}, 9 * time.Minute, 10 * time.Minute, "could not be read within 600 s", "network"},
+		"bytes first": {0, "", []attempt{{2, refused.err}, refused}, 9 * time.Minute, 10 * time.Minute, "could not be read within 600 s", "network"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src, s := newScript(t, c.given, c.read...)
+				s.origin = c.origin
+				begin := time.Now()
+				err := src.ReadAt(t.Context(), object, make([]byte, 4), 3)
+				took, e := time.Since(begin), errs.From(err)
+				if took < c.least || took > c.most || e.Code != errs.Unreachable || !strings.Contains(e.What, c.says) || !strings.Contains(e.Hint, c.hint) {
+					t.Errorf("after %s: %v (%s)", took, err, e.Hint)
+				}
+			})
+		})
 	}
 }

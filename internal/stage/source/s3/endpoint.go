@@ -15,6 +15,7 @@ import (
 // endpoint says which host has a bucket.
 type endpoint struct {
 	base       *url.URL // of a store that is named by its address; nil: AWS, by its rules
+	from       string   // the setting that base was read from
 	dual, fips bool     // hosts of AWS that have IPv6 too, or validated cryptography
 }
 
@@ -42,8 +43,14 @@ func newEndpoint(asked string, cfg aws.Config) (endpoint, error) {
 			e.fips = v == aws.FIPSEndpointStateEnabled
 		}
 	}
+	e.from = "dataset.storage.endpoint_url"
 	if asked == "" {
-		asked = configured(cfg)
+		asked, e.from = configured(cfg), "endpoint_url of the AWS configuration"
+		for _, variable := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} {
+			if asked != "" && os.Getenv(variable) == asked {
+				e.from = variable
+			}
+		}
 	}
 	if asked == "" {
 		return e, nil

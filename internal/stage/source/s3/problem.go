@@ -93,7 +93,7 @@ func (s *store) refused(o object, ans *answer) error {
 	case isPassing(ans.Code):
 		again.Kind = remote.Unreachable
 		return again
-	case ans.expired(time.Now().Add(time.Duration(s.skew.Load()))):
+	case ans.expired(s.net.Now().Add(time.Duration(s.skew.Load()))):
 		s.renew(ans.account)
 		again.Kind = remote.Expired
 		again.Final = errs.New(errs.Denied, "the credentials have expired").At(at(o.name)).Because(ans.cause()).

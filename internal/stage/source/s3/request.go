@@ -118,7 +118,7 @@ func (s *store) once(ctx context.Context, a *account, c call, region string) (*a
 		}
 		s.had.Store(true)
 		h["X-Amz-Content-Sha256"] = []string{nobody}
-		if err := s.signer.SignHTTP(ctx, creds, req, nobody, "s3", region, time.Now().Add(skew)); err != nil {
+		if err := s.signer.SignHTTP(ctx, creds, req, nobody, "s3", region, s.net.Now().Add(skew)); err != nil {
 			return nil, errs.New(errs.Bug, "a request could not be signed").At(at(c.name))
 		}
 	}
@@ -163,7 +163,7 @@ func (s *store) setClock(a *account, ans *answer) bool {
 	if err != nil {
 		return false
 	}
-	skew := time.Until(date)
+	skew := date.Sub(s.net.Now())
 	if off := skew - ans.skew; off < wrong && off > -wrong {
 		return false
 	}

@@ -84,6 +84,15 @@ func (s *store) Host(name string) string {
 	return a.endpoint.of(s.region(a, o.bucket), o.bucket, s.hosted.Load()).host
 }
 
+// Origin is remote.Origin's.
+func (s *store) Origin(string) string {
+	a, err := s.current(context.Background())
+	if err != nil || a.endpoint.base == nil {
+		return ""
+	}
+	return a.endpoint.from
+}
+
 // Stat is remote.Store's: one request for an object, a second one for a folder.
 func (s *store) Stat(ctx context.Context, name string) (source.Info, error) {
 	if isRoot(name) {

@@ -41,7 +41,7 @@ var pages = map[string]struct{ kind, body string }{
 {"name":"a.tar","size":3,"url":"./a.tar","is_dir":false},{"name":"\u00e9 %?#:.tar","is_dir":false}]`},
 	"of a bucket": {"text/html", `<html><body><a href="https://h:8080/d/a.tar">a</a><a href="//h:8080/d/b/">b</a><a href="/d/%C3%A9%20%25%3F%23%3A.tar">c</a>
 <a href="a.tar">again</a><a href="a.tar#top">and again</a><a href="javascript:void(0)">x</a><a href="mailto:a@b">x</a><a href="https://other/d/e.tar">x</a>
-<a href="https://h:8081/d/e.tar">x</a><a href="http://h:8080/d/e.tar">x</a><a href="/d/b/deep.tar">x</a><a href="/other/e.tar">x</a><a href="a.tar?download=1">x</a>
+<a href="https://h:8081/d/e.tar">x</a><a href="http://h:8080/d/e.tar">x</a><a href="/d/b/deep.tar">x</a><a href="/other/e.tar">x</a><a href="q.tar?download=1">x</a>
 <a name="e.tar">x</a><a href="">x</a><a href="#">x</a><a href="./">x</a><a href="%2e%2e/">x</a><a href="%2E">x</a><a href="/d%2Fe.tar">x</a></body></html>`},
 	"based": {"text/html", `<html><head><base href="/d/"><base href="https://other/"></head><body><a href="a.tar">x</a><a href="b/">x</a><a href="é %25%3F%23%3A.tar">x</a></body></html>`},
 }

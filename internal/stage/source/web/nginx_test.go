@@ -96,6 +96,22 @@ func TestNginxLists(t *testing.T) {
 	}
 }
 
+// Who is asked by HTTPS is not left for a place where anybody could change the data.
+func TestRedirectFromTLS(t *testing.T) {
+	ca := servers.CA(t)
+	t.Setenv("SSL_CERT_FILE", ca.File)
+	plain := serve(t, good)
+	s := servers.HTTP(t, t.TempDir(), servers.HTTPOptions{Cert: ca.Issue("127.0.0.1"), Config: "location /x { return 302 " + plain.URL + "/x; }"})
+	if _, err := open(t).Stat(t.Context(), s.URL+"/x"); errs.CodeOf(err) != errs.Unreadable || !strings.Contains(err.Error(), "from https to http") {
+		t.Errorf("%v", err)
+	}
+	up := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, s.URL+"/y", http.StatusFound) })
+	s.Put("y", content)
+	if st, err := open(t).Stat(t.Context(), up.URL+"/y"); err != nil || st.Size != 20 {
+		t.Errorf("from http to https: %+v, %v", st, err)
+	}
+}
+
 // Servers without ranges are listed, and reading from them is refused with the way out.
 func TestServersWithoutRanges(t *testing.T) {
 	for what, s := range map[string]*servers.Server{

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -157,7 +158,7 @@ func TestLinkLocalNames(t *testing.T) {
 	for _, ip := range []string{"169.254.169.254", "fe80::1", "fd00:ec2::254"} {
 		net := remote.NewNet(remote.Options{Resolver: stagetest.Resolver(func(string) ([]string, error) { return []string{ip, "127.0.0.1"}, nil })})
 		defer net.Close()
-		src := web.New(net, source.Access{})
+		src := web.New(net, source.Access{Deadline: 300 * time.Millisecond})
 		for _, name := range []string{s.URL + "/x", "http://harmless.test/x"} {
 			if _, err := src.Stat(t.Context(), name); errs.CodeOf(err) != errs.Unreadable || !strings.Contains(err.Error(), "link-local") {
 				t.Errorf("%s at %s: %v", name, ip, err)

@@ -22,6 +22,7 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/bench"
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
 	"github.com/stoker-data/stoker/internal/tool/doctor/gather"
@@ -35,6 +36,7 @@ import (
 type Load struct {
 	Spec    spec.Spec
 	Formats []dataset.Format // nil: dataset.Formats()
+	Sources []source.Scheme  // nil: dataset.Sources()
 	Name    string           // how the user calls it
 	Step    time.Duration    // 0: as fast as the loader gives
 	Time    time.Duration    // 0: eight seconds
@@ -65,7 +67,7 @@ func LoadIt(ctx context.Context, c Load) (judge.Report, error) {
 		Schema: evidence.Schema, Stoker: c.Version, When: time.Now().UTC().Truncate(time.Second),
 		Subject: evidence.Subject{Kind: evidence.OfSpec, Command: []string{c.Name}}, Machine: system.Look(ctx),
 	}
-	spec, err := bench.Complete(ctx, bench.Config{Spec: c.Spec, Formats: c.Formats, Chain: bench.Chain{Size: 224}, Indexing: c.Indexing})
+	spec, err := bench.Complete(ctx, bench.Config{Spec: c.Spec, Formats: c.Formats, Sources: c.Sources, Chain: bench.Chain{Size: 224}, Indexing: c.Indexing})
 	if err != nil {
 		return judge.Report{}, err
 	}
@@ -138,7 +140,7 @@ func (r *run) whole(ctx context.Context, spec spec.Spec) error {
 	opened := time.Now()
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
-	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: r.Formats})
+	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: r.Formats, Sources: r.Sources})
 	if err != nil {
 		return err
 	}

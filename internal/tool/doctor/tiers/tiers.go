@@ -172,7 +172,7 @@ func (m *measuring) samples(ctx context.Context) {
 func (m *measuring) profileOf(ctx context.Context, d time.Duration) (fill.Profile, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
-	l, err := loader.Open(ctx, shared, m.spec, loader.Options{Formats: m.Formats})
+	l, err := loader.Open(ctx, shared, m.spec, loader.Options{Formats: m.Formats, Sources: m.Sources})
 	if err != nil {
 		return fill.Profile{}, err
 	}

@@ -1,0 +1,54 @@
+"""stoker over a store, through its public Python API and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import stoker
+from stoker import transforms as T
+
+from bench import far
+
+WINDOW = 1000
+
+
+def opened(args: argparse.Namespace) -> Any:
+    keywords: dict[str, Any] = {"batch_size": far.BATCH, "num_workers": args.workers, "drop_last": True, "seed": 0}
+    if args.row == "files":
+        files = stoker.FilesDataset("s3://data/files/**/*.jpg")
+        return stoker.DataLoader(files, shuffle=True, output="numpy", **keywords)
+    dataset = stoker.WebDataset("s3://data/tar/{000000..%06d}.tar" % (args.shards - 1))
+    if args.row == "images":
+        crop = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])
+        dataset = dataset.decode("pil").to_tuple("jpg", "cls").map_tuple(crop, None)
+    else:
+        dataset = dataset.to_tuple("jpg", "cls")
+    order = {"shuffle": True} if args.row == "full" else {"shuffle": "block", "window": WINDOW}
+    return stoker.DataLoader(dataset, output="numpy", **order, **keywords)
+
+
+def main() -> None:
+    parser = far.options()
+    parser.add_argument("--shards", type=int, required=True)
+    args = parser.parse_args()
+    os.environ.setdefault("STOKER_LOG", "error")
+    loaders: list[Any] = []
+
+    def passes() -> Iterator[Iterator[Any]]:
+        loaders.append(opened(args))
+        for epoch in itertools.count():
+            loaders[0].set_epoch(epoch)
+            yield (batch[0] for batch in loaders[0])
+
+    def about() -> dict[str, Any]:
+        return {"versions": {"stoker": stoker.__version__}, "stats": {}}
+
+    far.measure(args, passes, about)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,319 @@
+package faults
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoker-data/stoker/harness/slownet"
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/dataset"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
+)
+
+const (
+	// Silences are shorter than in production, so that a campaign ends.
+	stall    = time.Second
+	connect  = time.Second
+	patience = time.Second
+
+	ends  = 90 * time.Second // deadline of a fault that ends
+	slack = 15 * time.Second // by which a deadline may be missed on a busy machine
+	hangs = 4 * time.Minute  // a run that takes longer hangs
+)
+
+// Run is one fault with one seed.
+type Run struct {
+	Lab   *Lab
+	Fault Fault
+	Seed  uint64
+
+	Proxy    *slownet.Proxy
+	Names    *slownet.Names // nil: the proxy is reached by its address
+	Net      *remote.Net
+	Deadline time.Duration
+	During   func()       // before the first batch
+	Off      atomic.Int64 // of the client's clock, in nanoseconds
+
+	ctx    context.Context
+	data   string // name of the folder
+	others sync.WaitGroup
+	closer []func()
+	mu     sync.Mutex
+	said   []string // under mu
+}
+
+// Host is the name that a proxy has in Run.Names.
+const Host = "store.example"
+
+// Go runs f beside the run, which waits for its end. f returns soon after ctx ends.
+func (r *Run) Go(f func(ctx context.Context)) { r.others.Go(func() { f(r.ctx) }) }
+
+// Own gives the run a copy of its data, in a folder of its own, which it may change.
+func (r *Run) Own() {
+	from := r.data
+	r.data = fmt.Sprintf("own/%s-%d/%s", strings.ReplaceAll(r.Fault.Name, " ", "-"), r.Seed, from)
+	files, err := filepath.Glob(filepath.Join(r.Lab.local, from, "*.*"))
+	if err != nil || len(files) == 0 {
+		panic(fmt.Sprint("nothing to copy from ", from, ": ", err))
+	}
+	for _, file := range files {
+		r.Put(filepath.Base(file), r.Lab.Bytes(from+"/"+filepath.Base(file)))
+	}
+}
+
+// Put replaces an object of the run's own data by other contents, of another time.
+func (r *Run) Put(name string, data []byte) {
+	server := r.Lab.server(r.Fault.On)
+	there := r.data + "/" + name
+	server.Put(there, data)
+	if r.Fault.On == Web { // whose versions are times in seconds
+		at := time.Now().Add(time.Duration(len(r.closer)+1) * -time.Hour)
+		_ = os.Chtimes(filepath.Join(server.Dir, filepath.FromSlash(there)), at, at)
+		r.closer = append(r.closer, func() {})
+	}
+}
+
+// Remove removes an object of the run's own data.
+func (r *Run) Remove(name string) { r.Lab.server(r.Fault.On).Remove(r.data + "/" + name) }
+
+// Faults are those that the client has told of, whatever they were.
+func (r *Run) Faults() (n int64) {
+	for _, c := range r.Net.Counts() {
+		n += c.Faults
+	}
+	return n
+}
+
+// Do runs a fault.
+func Do(ctx context.Context, l *Lab, f Fault, seed uint64) Outcome {
+	o := Outcome{Fault: f.Name, Seed: strconv.FormatUint(seed, 10)}
+	want, err := l.undisturbed(f.On, f.Data)
+	if err != nil {
+		o.Wrong = "the undisturbed stream: " + err.Error()
+		return o
+	}
+	ctx, end := context.WithTimeout(ctx, hangs)
+	defer end()
+	r := &Run{Lab: l, Fault: f, Seed: seed, Deadline: f.Deadline, ctx: ctx, data: f.Data}
+	if r.Deadline == 0 {
+		r.Deadline = ends
+	}
+	defer func() {
+		end()
+		r.others.Wait()
+		for _, c := range r.closer {
+			c()
+		}
+	}()
+	at, err := r.setUp()
+	if err != nil {
+		o.Wrong = err.Error()
+		return o
+	}
+	began := time.Now()
+	got, err := r.stream(at)
+	o.Took = time.Since(began)
+	o.Met = r.met()
+	r.judge(&o, got, want, err)
+	o.Said = r.said
+	return o
+}
+
+// setUp starts the proxy, and says where the store is.
+func (r *Run) setUp() (at string, err error) {
+	f := r.Fault
+	opt := slownet.Options{Server: r.Lab.server(f.On).URL, Seed: r.Seed}
+	if f.Named {
+		opt.Listen = "127.0.0.3:0"
+		if r.Names, err = slownet.NewNames(); err != nil {
+			return "", err
+		}
+		r.closer = append(r.closer, func() { _ = r.Names.Close() })
+	}
+	if f.TLS != nil {
+		if opt.TLS, err = f.TLS(r.Lab).Server(); err != nil {
+			return "", err
+		}
+	}
+	if r.Proxy, err = slownet.New(opt); err != nil {
+		return "", err
+	}
+	r.closer = append(r.closer, func() { _ = r.Proxy.Close() })
+	at = r.Proxy.URL()
+	if f.Named {
+		addr := netip.MustParseAddrPort(r.Proxy.Addr())
+		r.Names.Set(Host, addr.Addr())
+		u, err := url.Parse(at)
+		if err != nil {
+			return "", err
+		}
+		u.Host = Host + ":" + u.Port()
+		at = u.String()
+	}
+	if f.Before != nil {
+		f.Before(r)
+	}
+	var rules []string
+	if f.Rules != nil {
+		rules = f.Rules(r.Seed)
+	}
+	if f.Opening {
+		err = r.Proxy.SetRules(rules...)
+	}
+	r.During = func() {
+		if !f.Opening {
+			err = r.Proxy.SetRules(rules...)
+		}
+		if f.During != nil {
+			f.During(r)
+		}
+	}
+	return at, err
+}
+
+// met says whether the fault was.
+func (r *Run) met() bool {
+	if r.Fault.Met != nil {
+		return r.Fault.Met(r)
+	}
+	rules := r.Proxy.Counts().Rules
+	for _, c := range rules {
+		if c.Met == 0 {
+			return false
+		}
+	}
+	return len(rules) > 0
+}
+
+// judge compares what came with what was expected.
+func (r *Run) judge(o *Outcome, got, want string, err error) {
+	f := r.Fault
+	place := f.Place
+	if place == "" {
+		place = "/" + f.Data
+	}
+	e := errs.From(err)
+	switch {
+	case !o.Met:
+		o.Wrong = fmt.Sprintf("the fault was not met: %+v; the stream ended with %v", r.Proxy.Counts().Rules, err)
+	case errors.Is(err, context.DeadlineExceeded), errs.CodeOf(err) == errs.Stalled:
+		o.Wrong = fmt.Sprintf("it hangs: %v", err)
+	case f.Known != "":
+		if err != nil {
+			o.Wrong = fmt.Sprintf("expected bytes that differ, and not %v", err)
+		} else if got == want {
+			o.Wrong = "expected bytes that differ, and they do not"
+		}
+		o.Undetected = o.Wrong == ""
+	case err == nil && f.Code != "":
+		o.Wrong = fmt.Sprintf("expected %s, and the stream ended without an error; its bytes are the same: %v", f.Code, got == want)
+	case err == nil && got != want:
+		o.Wrong = "the stream is another one, and nothing said so"
+	case err == nil:
+		o.Transparent = true
+	case f.Code == "":
+		o.Wrong = fmt.Sprintf("expected nothing to be seen, and not %s: %v", e.Code, err)
+	case e.Code != f.Code:
+		o.Wrong = fmt.Sprintf("expected %s, and not %s: %v", f.Code, e.Code, err)
+	case !strings.Contains(e.Where.File+"\n"+e.Where.Shard, place):
+		o.Wrong = fmt.Sprintf("the error does not say that it was in %s: %v", place, err)
+	case o.Took > r.Deadline+slack:
+		o.Wrong = fmt.Sprintf("the error came after %v, and the deadline is %v: %v", o.Took, r.Deadline, err)
+	default:
+		o.Typed = f.Code
+	}
+}
+
+// stream reads an epoch, and returns the digest of all that it delivers: ids, in their
+// order, and bytes.
+func (r *Run) stream(at string) (digest string, err error) {
+	r.Net = remote.NewNet(remote.Options{
+		Stall: stall, Connect: connect, Patience: patience, Resolver: r.resolver(),
+		Now: func() time.Time { return time.Now().Add(time.Duration(r.Off.Load())) },
+	})
+	defer r.Net.Close()
+	ctx := r.ctx
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	watch, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { r.Net.Watch(watch, func(line string) { r.says(line) }) })
+	defer func() {
+		stop()
+		watching.Wait()
+		if err != nil {
+			var told *errs.Error
+			text, _ := json.Marshal(errs.From(err))
+			r.says(err.Error(), fmt.Sprintf("%+v", err), string(text))
+			if errors.As(err, &told) {
+				r.says(told.Hint)
+			}
+		}
+	}()
+	s := spec.Spec{
+		Dataset: spec.Dataset{Path: r.Lab.paths(r.Fault.On, at, r.data), Storage: source.Storage{Profile: r.Fault.Profile}},
+		Fields:  []spec.Field{{Name: "image", From: r.Lab.field(r.Fault.Data), Decode: "bytes"}},
+		Order:   spec.Order{Shuffle: "full", Seed: 7}, Batch: spec.Batch{Size: 4}, Workers: 2,
+		Fetch: spec.Fetch{Deadline: spec.Duration(r.Deadline)},
+	}
+	if r.Fault.On == S3 {
+		s.Dataset.Storage.EndpointURL, s.Dataset.Storage.Region = at, "us-east-1"
+	}
+	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 32))
+	defer shared.Close()
+	l, err := loader.Open(ctx, shared, s, loader.Options{Sources: dataset.Sources(r.Net), Progress: func(_, _ int64, what string) { r.says(what) }})
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	if r.During != nil {
+		r.During()
+	}
+	p, err := l.Pass(0, 0, 0)
+	if err != nil {
+		return "", err
+	}
+	defer p.Cancel()
+	sum := sha256.New()
+	for {
+		b, err := p.Next(ctx, 0)
+		switch {
+		case errors.Is(err, io.EOF):
+			r.kept(l)
+			return hex.EncodeToString(sum.Sum(nil)), nil
+		case err != nil:
+			r.kept(l)
+			return "", err
+		}
+		rows(sum, b)
+		b.Release()
+	}
+}
+
+// kept is what a loader shows and what users store.
+func (r *Run) kept(l *loader.Loader) {
+	for _, v := range []any{l.Spec(), l.State(0, 0), l.Stats(), l.Notes(), r.Net.Troubles(), r.Net.Counts()} {
+		text, err := json.Marshal(v)
+		r.says(string(text), fmt.Sprint(err))
+	}
+}
