@@ -60,9 +60,10 @@ def store(data: Path, prefixes: Sequence[str] = ()) -> Path:
             continue
         shutil.rmtree(home / "store" / BUCKET / prefix, ignore_errors=True)
         rig.say(f"stores {prefix}/")
-        with Store(home / "store", sorted(os.sched_getaffinity(0))) as gateway, tempfile.TemporaryDirectory(
-            dir=home
-        ) as folder:
+        with (
+            Store(home / "store", sorted(os.sched_getaffinity(0))) as gateway,
+            tempfile.TemporaryDirectory(dir=home) as folder,
+        ):
             _WRITERS[prefix](Path(folder), data)
             files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
             gateway.put({f"{prefix}/{path.relative_to(folder).as_posix()}": path for path in files})
@@ -211,5 +212,3 @@ def measure(
         waits=[round(wait, 5) for wait in waits],
     )
     sys.stdin.readline()
-
-

@@ -98,7 +98,7 @@ class Store:
 
 
 def _signed(method: str, host: str, target: str) -> dict[str, str]:
-    """The headers of a request with a signature of version 4, of which the body is no part."""
+    """The headers of a request with a signature of version 4, which leaves the body out."""
     now = datetime.datetime.now(datetime.timezone.utc)
     stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
     body = "UNSIGNED-PAYLOAD"
@@ -197,9 +197,7 @@ class Link:
 
 
 def _start(command: list[str], cpus: Iterable[int], **how: Any) -> subprocess.Popen[Any]:
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, preexec_fn=lambda: os.sched_setaffinity(0, cpus), **how
-    )
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=lambda: os.sched_setaffinity(0, cpus), **how)
 
 
 def _end(process: subprocess.Popen[Any]) -> None:

@@ -21,7 +21,7 @@ def opened(args: argparse.Namespace) -> Any:
     if args.row == "files":
         files = stoker.FilesDataset("s3://data/files/**/*.jpg")
         return stoker.DataLoader(files, shuffle=True, output="numpy", **keywords)
-    dataset = stoker.WebDataset("s3://data/tar/{000000..%06d}.tar" % (args.shards - 1))
+    dataset = stoker.WebDataset(f"s3://data/tar/{{000000..{args.shards - 1:06d}}}.tar")
     if args.row == "images":
         crop = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])
         dataset = dataset.decode("pil").to_tuple("jpg", "cls").map_tuple(crop, None)

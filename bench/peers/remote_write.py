@@ -26,9 +26,7 @@ def litdata(folder: Path, data: Path) -> None:
     from litdata import optimize
 
     inputs = [(str(path), label) for _, path, label in far.samples(data)]
-    optimize(
-        fn=packed, inputs=inputs, output_dir=str(folder), chunk_bytes=far.SHARD, num_workers=1, mode="overwrite"
-    )
+    optimize(fn=packed, inputs=inputs, output_dir=str(folder), chunk_bytes=far.SHARD, num_workers=1, mode="overwrite")
 
 
 if __name__ == "__main__":
