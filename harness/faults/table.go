@@ -209,7 +209,7 @@ func stores() []Fault {
 		{Name: "credentials refused while it opens", On: S3, Data: "tar", Opening: true, Rules: always("any * status=403 code=InvalidAccessKeyId"), Deadline: soon, Code: errs.Denied},
 		{Name: "access refused (web)", On: Web, Data: "tar", Rules: always("range " + shard + " status=403"), Deadline: soon, Code: errs.Denied, Place: shard},
 		{Name: "a clock 20 minutes late", On: S3, Data: "tar", Before: clock(-20 * time.Minute), Met: refused},
-		{Name: "a clock 20 minutes early", On: S3, Data: "tar", Before: clock(20 * time.Minute), Met: refused},
+		{Name: "a clock 20 minutes ahead", On: S3, Data: "tar", Before: clock(20 * time.Minute), Met: refused},
 		{Name: "a clock that goes wrong in an epoch", On: S3, Data: "tar", During: clock(20 * time.Minute), Met: refused},
 		{Name: "a redirect to another region", On: S3, Data: "tar", Opening: true, Rules: always("any * #1 redirect=http://other.example status=301 code=PermanentRedirect region=eu-west-3")},
 		{Name: "a redirect to another host (s3)", On: S3, Data: "tar", Rules: always("range " + shard + " redirect=http://other.example"), Deadline: soon, Code: errs.Config, Place: shard},

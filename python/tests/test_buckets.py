@@ -174,3 +174,12 @@ def test_the_nearest_name(remote: str) -> None:
     with pytest.raises(stoker.ConfigError) as caught:
         len(stoker.ImageFolder(remote + "foldr"))
     assert "data/folder" in str(caught.value)
+
+
+def test_the_deadline_of_a_loader_is_that_of_what_it_opens(remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tar dataset learns its fields when a loader is made: that waits no longer than the loader's fetch= says."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{stores.free_port()}")
+    with pytest.raises(stoker.SourceError, match="within 1 s") as caught:
+        stoker.DataLoader(stoker.WebDataset(remote + "tar/train-{000..002}.tar"), 2, fetch={"deadline": "1s"})
+    assert caught.value.code == "unreachable"
+    assert "connection was refused" in str(caught.value)

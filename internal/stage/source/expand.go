@@ -101,8 +101,10 @@ func (x *expander) look(patterns []string) error {
 	return Stats(x.ctx, x.src, names, func(i int, _ Info, err error) error {
 		if there, err := x.says(names[i], err); err == nil {
 			x.known[names[i]] = there
+		} else if errs.CodeOf(err) == errs.Unreachable {
+			return err // it has waited as long as it may; each name by itself would do so again
 		}
-		return nil // an error is for whoever needs the name
+		return nil // another error is for whoever needs the name
 	})
 }
 

@@ -22,6 +22,7 @@ from . import _notice
 from ._engines import client, forked
 from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError, ResourceError, StallError
 from ._process import GRACE_SECONDS, Aside, Engine, Gone
+from ._stores import fetched
 from ._stuck import explained
 from ._told import Contents, Member, changed, read_error
 from ._views import Groups
@@ -236,7 +237,7 @@ class Loader:
             crew = {} if self.crew is None else {"crew": self.crew.told()}
             try:
                 answer, _ = engine.request(
-                    {"type": "open", "spec": self.spec, **self._stored, **crew},
+                    {"type": "open", "spec": fetched(self.spec), **self._stored, **crew},
                     max(QUIET_SECONDS, self.timeout),
                     lambda m: progress.show(m.get("done", 0), m.get("total", 0), m.get("what", "")),
                 )

@@ -32,6 +32,7 @@ from ._position import Batches, Position, Turns
 from ._python import Own, adopt, check_native
 from ._spec import ALL_CORES, cores, read, spec
 from ._stats import Meter
+from ._stores import fetching
 from ._theirs import kind
 from ._told import Contents
 from ._torchs import LOADER, Passing
@@ -449,9 +450,9 @@ class DataLoader(Passing, _Base[T]):
 
     def _spec(self) -> dict[str, Any]:
         native = self._settings.hands is None
-        return spec(
-            self._settings, self._dataset._recipe(), self._dataset._fields(), self._dataset._names if native else None
-        )
+        with fetching(self._settings.fetch):
+            recipe, fields = self._dataset._recipe(), self._dataset._fields()
+            return spec(self._settings, recipe, fields, self._dataset._names if native else None)
 
     def _reread(self) -> None:
         """Takes what the user's dataset says now, where the engine reads it: Python would see such changes too."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from . import _notice
@@ -204,6 +206,26 @@ def read_fetch(given: Any, problems: Problems) -> dict[str, Any] | None:
         else:
             found[key] = value
     return found or None
+
+
+# The fetch= of the loader that is being made: what it opens to learn its fields is reached in the same way.
+_fetching: ContextVar[dict[str, Any] | None] = ContextVar("fetching", default=None)
+
+
+@contextmanager
+def fetching(fetch: dict[str, Any] | None) -> Iterator[None]:
+    """Within it, Specs without fetch= have this one."""
+    token = _fetching.set(fetch)
+    try:
+        yield
+    finally:
+        _fetching.reset(token)
+
+
+def fetched(spec: dict[str, Any]) -> dict[str, Any]:
+    """The Spec as it is opened."""
+    fetch = _fetching.get()
+    return spec if fetch is None or "fetch" in spec else {**spec, "fetch": fetch}
 
 
 def _rate(value: Any) -> Any:
