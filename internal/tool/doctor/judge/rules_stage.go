@@ -18,7 +18,7 @@ const whole = 1 << 20
 
 // refusing is the share of requests that a store refuses which has a limit, at least:
 // requests are spaced until few more are refused, and others refuse none.
-const refusing = 0.01
+const refusing = 0.005
 
 // throttled: a store that refuses requests as too many.
 var throttled = rule{
