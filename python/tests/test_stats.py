@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
-import json
 import logging
 import os
 import re
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -228,62 +224,6 @@ def test_jpegs_of_other_decoders(tmp_path: Path, listening: pytest.LogCaptureFix
         assert (jpeg["libjpeg"] + jpeg["go"] > 0) == progressive
         [line] = lines(listening)
         assert (" % of JPEGs by " in line) == progressive, line
-
-
-class Ranges(http.server.SimpleHTTPRequestHandler):
-    """A file server with ranges that refuses one request of them as one too many."""
-
-    refused = False
-
-    def do_GET(self) -> None:
-        body = Path(self.translate_path(self.path)).read_bytes()
-        first, last = self.headers.get("Range", f"bytes=0-{len(body) - 1}").removeprefix("bytes=").split("-")
-        self.close_connection = True
-        if not Ranges.refused and self.headers.get("Range"):
-            Ranges.refused = True
-            self.send_error(503)
-            return
-        part = body[int(first) : int(last or len(body) - 1) + 1]
-        self.send_response(206)
-        self.send_header("ETag", '"1"')
-        self.send_header("Content-Length", str(len(part)))
-        self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(body)}")
-        self.end_headers()
-        self.wfile.write(part)
-
-    def do_HEAD(self) -> None:
-        self.send_response(200)
-        self.send_header("ETag", '"1"')
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Length", str(Path(self.translate_path(self.path)).stat().st_size))
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-def test_what_servers_were_asked_for(shards: str, listening: pytest.LogCaptureFixture) -> None:
-    root = Path(shards).parent
-    shard = min(root.glob("*.tar"))
-    handler = functools.partial(Ranges, directory=str(root))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        host = f"127.0.0.1:{server.server_port}"
-        with stoker.DataLoader(stoker.WebDataset(f"http://user:HUSH@{host}/{shard.name}?sig=HUSH"), 5) as loader:
-            list(loader)
-            list(loader)
-            told = loader.stats()
-        server.shutdown()
-    assert list(told["sources"]) == [host]
-    asked = told["sources"][host]
-    assert asked["retries"] >= 1
-    assert asked["throttled"] >= 1
-    assert asked["requests"] > asked["retries"]
-    assert asked["bytes"] > shard.stat().st_size / 2
-    assert "HUSH" not in json.dumps(told)
-    first, second = lines(listening)
-    assert re.search(rf", [\d.]+ MB from {host} in \d+ requests", first), first
-    assert "HUSH" not in first + second
 
 
 def test_a_line_a_minute(folder: Path, listening: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

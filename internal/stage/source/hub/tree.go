@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	slashpath "path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,10 +28,12 @@ type repo struct {
 	listings map[folder]*listing
 }
 
-var (
-	isCommit = regexp.MustCompile(`^[0-9a-f]{40}$`)
-	isHash   = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
-)
+// isCommit and isHash are no expressions: those would be compiled whenever a process starts.
+func isCommit(s string) bool { return len(s) == 40 && strings.Trim(s, "0123456789abcdef") == "" }
+
+func isHash(s string) bool {
+	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
+}
 
 // resolve makes the commit known. What the Hub says for good is believed for the store's
 // life, as the commit is.
@@ -59,7 +60,7 @@ func (r *repo) resolve(ctx context.Context, s *store, name string) error {
 		return err
 	case err != nil:
 		return err
-	case !isCommit.MatchString(info.SHA):
+	case !isCommit(info.SHA):
 		return &remote.Fault{Kind: remote.Broken, What: "the Hub did not say which commit the revision " + errs.Name(r.revision) + " is"}
 	}
 	r.commit = info.SHA
@@ -233,7 +234,7 @@ func (l *listing) entriesOf(page []file) ([]entry, error) {
 			e.size, e.version = 0, ""
 		case f.Type != "file":
 			continue
-		case e.size < 0 || !isHash.MatchString(e.version):
+		case e.size < 0 || !isHash(e.version):
 			return nil, &remote.Fault{Kind: remote.Broken, What: "the Hub says of " + errs.Name(f.Path) + " that its hash is " + errs.Name(e.version)}
 		}
 		out = append(out, e)

@@ -319,7 +319,7 @@ func changeOfRemote(v *view) (out []Change) {
 		out = append(out, Change{v.pack("--resize 256"), "fewer bytes per sample: all connections together bring no more"})
 	}
 	switch {
-	case v.Evidence.Storage.Refused.Value >= 0.05:
+	case v.Evidence.Storage.Refused.Value >= refusing:
 		out = append(out, Change{"fetch: {connections: 8}", "for each engine, if many share the limit; or ask for a higher one, or spread the data over more prefixes"})
 	case !full && v.Evidence.Storage.Streams < 8:
 		out = append(out, Change{"fetch: {connections: auto}", "or leave connections= out: few connections wait for each answer"})

@@ -16,13 +16,16 @@ import (
 // to read than to open, on every disk that is worth training from.
 const whole = 1 << 20
 
-// throttled: a store that refuses requests as too many. A few refusals are how the rate it
-// allows is found.
+// refusing is the share of requests that a store refuses which has a limit, at least:
+// requests are spaced until few more are refused, and others refuse none.
+const refusing = 0.005
+
+// throttled: a store that refuses requests as too many.
 var throttled = rule{
 	verdict: Throttled,
 	needs:   []need{aWait, aSample, refusals},
 	holds: func(v *view) bool {
-		return v.Beyond() && v.Costliest().Kind == evidence.Read && v.Evidence.Storage.Refused.Value >= 0.05
+		return v.Beyond() && v.Costliest().Kind == evidence.Read && v.Evidence.Storage.Refused.Value >= refusing
 	},
 	says: func(v *view) string {
 		return fmt.Sprintf("%s refuses %s of the requests as too many: reads wait for those that it allows.", v.Evidence.Storage.Remote, show.Percent(v.Evidence.Storage.Refused.Value))
