@@ -130,7 +130,7 @@ func (h *host) left(m *meter, n, length int, err error) {
 	h.active--
 	switch {
 	case refused:
-		h.refuse(now)
+		h.refuse(m.begun, now)
 	case err == nil:
 		h.answered.add(now)
 		h.measured(m, n, now)

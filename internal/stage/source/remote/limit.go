@@ -40,8 +40,9 @@ const (
 	// requestBytes is what a request counts beside its bytes: small ones are work, too.
 	requestBytes = 16 << 10
 
-	backRate = 0.9                    // of the rate that was answered, after a refusal
-	cutEvery = 200 * time.Millisecond // refusals within that time are one event
+	backRate  = 0.9                    // of the rate that was answered, after a refusal
+	leastBack = 0.85                   // of the rate that was allowed, at least
+	cutEvery  = 200 * time.Millisecond // refusals within that time are one event
 )
 
 // window is what came while the limit stayed as it was; under host.mu.
@@ -205,18 +206,20 @@ func (s *spacing) wait(now time.Time) time.Duration {
 	return wait
 }
 
-// refuse spaces requests after a refusal; h.mu is held. How many there are at once is left
-// to the windows, which find that fewer bring as much.
-func (h *host) refuse(now time.Time) {
-	if now.Sub(h.cut) < cutEvery {
+// refuse spaces requests after the refusal of one that was made at begun; h.mu is held. How
+// many there are at once is left to the windows, which find that fewer bring as much.
+func (h *host) refuse(begun, now time.Time) {
+	if now.Sub(h.cut) < cutEvery || begun.Before(h.cut) { // what is on its way knows nothing of the last cut
 		return
 	}
 	h.cut = now
-	// What was answered may be little by chance, or because others were before: no refusal
-	// takes more than half.
-	rate := max(h.answered.rate(now)*backRate, h.sent.rate(now)/2)
+	// What was answered may be little by chance, because others were before, or because
+	// nobody asked for more: no refusal takes more than a part.
+	answered := h.answered.rate(now) * backRate
+	rate := max(answered, h.sent.rate(now)/2)
 	if h.spacing.rate > 0 {
-		rate = min(rate, h.allowed(now)*backRate)
+		allowed := h.allowed(now)
+		rate = min(max(answered, allowed*leastBack), allowed*backRate)
 	}
 	h.spacing.rate, h.refused = max(rate, 1), now
 	h.window = window{begun: now} // what came was not the limit's doing

@@ -215,6 +215,80 @@ func TestALimitOfRequests(t *testing.T) {
 	}
 }
 
+// follow reads ranges of that length with as many readers as the link says, for a time, as
+// package fetch does: none of them waits where the limit is too small.
+func follow(t *testing.T, src *remote.Source, length int, d time.Duration) {
+	t.Helper()
+	obj := source.Info{Name: "mem://a", Size: 1 << 40, Version: "1"}
+	var wg sync.WaitGroup
+	var readers atomic.Int64
+	conns := func() int64 {
+		l, _ := src.Link(obj.Name)
+		return int64(l.Conns)
+	}
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for ; readers.Load() < conns(); readers.Add(1) {
+			wg.Go(func() {
+				defer readers.Add(-1)
+				p := make([]byte, length)
+				for time.Now().Before(end) && readers.Load() <= conns() {
+					if err := src.ReadAt(t.Context(), obj, p, 0); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// Readers of whom there are never more than the link says find the limit that fills it,
+// within a second and without many more requests than that needs.
+func TestReadersFollowTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &link{latency: 20 * time.Millisecond, connection: mb(90), total: mb(250)}
+		src := remote.New(l, remote.NewNet(remote.Options{}), source.Access{})
+		var begun, came int64
+		time.AfterFunc(time.Second, func() { begun = l.bytes.Load() })
+		time.AfterFunc(5*time.Second, func() { came = l.bytes.Load() - begun })
+		follow(t, src, 110_000, 6*time.Second)
+		synctest.Wait()
+		share := float64(came) / 4 / l.total
+		t.Logf("%.3f of the link, at most %d at once", share, l.most.Load())
+		if share < 0.9 || l.most.Load() > 256 {
+			t.Errorf("%.2f of the link, %d at once", share, l.most.Load())
+		}
+	})
+}
+
+// Engines that meet a limit when all of them are at full speed soon use it, and are soon
+// within it.
+func TestALimitThatComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &link{latency: 20 * time.Millisecond, connection: mb(90), total: mb(250)}
+		var wg sync.WaitGroup
+		for range 4 {
+			src := remote.New(l, remote.NewNet(remote.Options{}), source.Access{})
+			wg.Go(func() { follow(t, src, 110_000, 14*time.Second) })
+		}
+		time.Sleep(8 * time.Second)
+		l.mu.Lock()
+		l.perSecond, l.counted = 400, time.Now()
+		l.mu.Unlock()
+		time.Sleep(500 * time.Millisecond)
+		requests, refused := l.requests.Load(), l.refused.Load()
+		time.Sleep(4 * time.Second)
+		requests, refused = l.requests.Load()-requests, l.refused.Load()-refused
+		wg.Wait()
+		answered, share := float64(requests-refused)/4, float64(refused)/float64(requests)
+		t.Logf("%.0f answered a second, %.3f refused", answered, share)
+		if answered < 0.85*400 || share > 0.1 {
+			t.Errorf("%.0f answered a second, %.2f refused", answered, share)
+		}
+	})
+}
+
 // Late answers are overtaken by a second request, at the price of few bytes.
 func TestLateAnswersAreOvertaken(t *testing.T) {
 	p99 := func(hedge bool) (time.Duration, float64) {

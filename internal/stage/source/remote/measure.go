@@ -90,13 +90,12 @@ const (
 )
 
 // Link is source.Linked's: a hole costs less than a request if it arrives within the
-// wait for an answer; a part is long enough that this wait does not matter much. Requests
-// that wait to be made again take no turn: others are made meanwhile.
+// wait for an answer; a part is long enough that this wait does not matter much.
 func (s *Source) Link(name string) (source.Link, bool) {
 	h := s.net.host(s.store.Host(name))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := source.Link{Gap: gapFirst, Part: partFirst, Conns: max(int(h.limit), 1) + h.waiting}
+	l := source.Link{Gap: gapFirst, Part: partFirst, Conns: max(int(h.limit), 1)}
 	if most := s.access.Connections; most > 0 {
 		l.Conns = min(l.Conns, most)
 	}
