@@ -140,8 +140,8 @@ build/slownet: $(shell find harness/slownet -name '*.go' 2>/dev/null) harness/go
 
 # The campaign of faults: each fault of a network or a store, those that are random with 20
 # seeds, in bench/results/faults.json. make test runs each once.
-faults: servers-short
-	cd harness && STOKER_FAULTS=$(CURDIR)/bench/results/faults.json go test -count=1 -timeout $(LONG) -v -run '^TestCampaign$$' ./faults
+faults: servers-short venv
+	$(VENV)/python -m bench.faults
 
 # Which tests were skipped, and why; in CI some may not be.
 skips:

@@ -28,7 +28,7 @@ type repo struct {
 	listings map[folder]*listing
 }
 
-// isCommit and isHash are no expressions: those would be compiled whenever a process starts.
+// isCommit and isHash use no regular expression: it would be compiled whenever a process starts.
 func isCommit(s string) bool { return len(s) == 40 && strings.Trim(s, "0123456789abcdef") == "" }
 
 func isHash(s string) bool {
