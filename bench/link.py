@@ -99,11 +99,7 @@ class Store:
 
 
 def _signed(method: str, host: str, target: str) -> dict[str, str]:
-<<<<<<< HEAD
     """The headers of a request with a signature of version 4, which does not cover the body."""
-=======
-    """The headers of a request with a signature of version 4, which the body is not part of."""
->>>>>>> w/bench
     now = datetime.datetime.now(datetime.timezone.utc)
     stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
     body = "UNSIGNED-PAYLOAD"

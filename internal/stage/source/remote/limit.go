@@ -86,7 +86,7 @@ func (h *host) ended(now time.Time, latency time.Duration) {
 func (h *host) judge(rate float64) {
 	w := &h.window
 	switch {
-	case w.trying > 0 && rate < w.rate*(1+gain*(h.limit/w.before-1)): // not worth it
+	case w.trying > 0 && rate < w.rate*(1+float64(gain*(h.limit/w.before-1))): // not worth it
 		if w.slips++; w.slips < slips {
 			return // the first requests beyond the limit had to connect, or others had a pause
 		}
