@@ -9,7 +9,6 @@ import (
 	"crypto/md5"
 	"encoding/base64"
 	"encoding/xml"
-	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -349,15 +348,5 @@ func (s *store) ask(ctx context.Context, r request, into any) error {
 	if resp.StatusCode != http.StatusOK {
 		return s.refused(ctx, r, resp)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
-	if err != nil {
-		return remote.Failed(ctx, r.name, err)
-	}
-	if len(body) > most {
-		return &remote.Fault{Kind: remote.Broken, What: "the server's answer is longer than any that it may give"}
-	}
-	if err := xml.Unmarshal(body, into); err != nil {
-		return &remote.Fault{Kind: remote.Broken, What: "the server's answer is not the XML of the API", Cause: err}
-	}
-	return nil
+	return remote.Document(ctx, r.name, resp, most, "the server's answer", "the XML of the API", func(b []byte) error { return xml.Unmarshal(b, into) })
 }

@@ -177,7 +177,7 @@ func brief(text string) string {
 			lines = append(lines, line)
 		}
 	}
-	return shortened(strings.Join(lines, "; "), 1500)
+	return remote.Shortened(strings.Join(lines, "; "), 1500)
 }
 
 const help = "run `az login`, or set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING; for public data set dataset.storage.anonymous"

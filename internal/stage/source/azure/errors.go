@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
@@ -13,59 +11,32 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// said is what a server says of an error: its code, and a sentence.
-type said struct {
-	status  int
-	code    string
-	message string
-}
-
-func (s said) Error() string {
-	text := fmt.Sprintf("the server answered %d", s.status)
-	if s.code != "" {
-		text += " " + s.code
-	}
-	if s.message != "" {
-		text += ": " + s.message
-	}
-	return text
-}
-
 // read reads the body of an error, all of it, so that the connection can be used again. An
 // answer to HEAD has none: the code is in a header, too.
-func read(resp *http.Response) said {
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // the status alone says enough
+func read(resp *http.Response) remote.Said {
+	body := remote.Complaint(resp)
 	var x struct {
 		Code    string
 		Message string
 		Detail  string `xml:"AuthenticationErrorDetail"`
 	}
-	s := said{status: resp.StatusCode, code: resp.Header.Get("X-Ms-Error-Code")}
+	s := remote.Said{Status: resp.StatusCode, Code: resp.Header.Get("X-Ms-Error-Code")}
 	if xml.Unmarshal(body, &x) == nil {
-		if s.code == "" {
-			s.code = x.Code
+		if s.Code == "" {
+			s.Code = x.Code
 		}
 		// What follows the first line is the number of the request, and the time.
-		s.message, _, _ = strings.Cut(strings.TrimSpace(x.Message), "\n")
+		s.Message, _, _ = strings.Cut(strings.TrimSpace(x.Message), "\n")
 		// The detail of a wrong signature quotes what was signed: not the key, but names.
 		if x.Detail != "" && !strings.Contains(x.Detail, "MAC signature") && !strings.Contains(x.Detail, "Signature") {
-			s.message += " " + strings.TrimSpace(x.Detail)
+			s.Message += " " + strings.TrimSpace(x.Detail)
 		}
 	}
-	s.code, s.message = shortened(s.code, 80), shortened(s.message, 300)
-	return s
-}
-
-func shortened(s string, most int) string {
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "..."
-	}
-	return s
+	return s.Short(80)
 }
 
 // noContainer is the cause of an error: not the blob is missing, but its container.
-type noContainer struct{ said }
+type noContainer struct{ remote.Said }
 
 func isNoContainer(err error) bool {
 	var n noContainer
@@ -88,31 +59,31 @@ func (s *store) refused(ctx context.Context, r request, resp *http.Response) err
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if f := remote.Answered(resp.Header, resp.StatusCode, why.code); f != nil {
-		if why.message != "" {
-			f.Cause = errors.New(why.message)
+	if f := remote.Answered(resp.Header, resp.StatusCode, why.Code); f != nil {
+		if why.Message != "" {
+			f.Cause = errors.New(why.Message)
 		}
 		return f
 	}
 	where, container := errs.Where{File: strings.Clone(r.name)}, errs.Name(strings.Clone(r.container))
 	was := usedBy(resp.Request)
 	switch {
-	case why.code == "ContainerNotFound":
+	case why.Code == "ContainerNotFound":
 		return errs.New(errs.NotFound, "there is no container %s in the storage account %s", container, errs.Name(r.account)).At(where).Because(noContainer{why}).
 			Try("check its name; `az storage container list --account-name %s` shows those that there are", errs.Name(r.account))
-	case why.code == "ResourceNotFound" && was == (used{}):
+	case why.Code == "ResourceNotFound" && was == (used{}):
 		// What nobody may see without credentials is said not to exist.
 		return errs.New(errs.Denied, "there is no such container, or it is not public").At(where).Because(why).Try("%s", s.creds.hint(r, was))
 	case resp.StatusCode == http.StatusNotFound:
 		return remote.Missing(r.name)
-	case why.code == "BlobArchived", why.code == "BlobBeingRehydrated":
+	case why.Code == "BlobArchived", why.Code == "BlobBeingRehydrated":
 		return errs.New(errs.Unreadable, "the blob is archived").At(where).Because(why).Try("rehydrate it: `az storage blob set-tier --tier Hot`")
-	case denied(resp.StatusCode, why.code):
+	case denied(resp.StatusCode, why.Code):
 		hint := s.creds.hint(r, was)
 		if at := resp.Header.Get("Www-Authenticate"); was.token != "" && strings.Contains(at, "authorization_uri=") {
 			_, tenant, _ := strings.Cut(at, "authorization_uri=")
 			tenant, _, _ = strings.Cut(tenant, " ")
-			hint += "; the account takes tokens of " + errs.Name(shortened(tenant, 100))
+			hint += "; the account takes tokens of " + errs.Name(remote.Shortened(tenant, 100))
 		}
 		return errs.New(errs.Denied, "Azure Blob Storage does not allow this to be read").At(where).Because(why).Try("%s", hint)
 	case resp.StatusCode == http.StatusProxyAuthRequired:

@@ -213,8 +213,8 @@ func (w *witness) noToken(ctx context.Context, who identity, err error) error {
 		Description string `json:"error_description"`
 	}
 	_ = json.Unmarshal(w.body, &j) // the status alone says enough
-	why := said{status: w.status, reason: shortened(j.Error, 60), message: shortened(j.Description, 300)}
-	if f := remote.Answered(w.header, w.status, why.reason); f != nil {
+	why := remote.Said{Status: w.status, Code: j.Error, Message: j.Description}.Short(60)
+	if f := remote.Answered(w.header, w.status, why.Code); f != nil {
 		f.What = "no token came: " + f.What
 		return f
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
@@ -13,30 +11,11 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// said is what a server says of an error: its first reason, and a sentence.
-type said struct {
-	status  int
-	reason  string
-	message string
-}
-
-func (s said) Error() string {
-	text := fmt.Sprintf("the server answered %d", s.status)
-	if s.reason != "" {
-		text += " " + s.reason
-	}
-	if s.message != "" {
-		text += ": " + s.message
-	}
-	return text
-}
-
 // read reads the body of an error: JSON, or a sentence where bytes were asked for. All of
 // it is read, so that the connection can be used again.
-func read(resp *http.Response) said {
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // the status alone says enough
-	s := said{status: resp.StatusCode}
+func read(resp *http.Response) remote.Said {
+	body := remote.Complaint(resp)
+	s := remote.Said{Status: resp.StatusCode}
 	var j struct {
 		Error struct {
 			Message string `json:"message"`
@@ -46,26 +25,18 @@ func read(resp *http.Response) said {
 		} `json:"error"`
 	}
 	if err := json.Unmarshal(body, &j); err == nil {
-		s.message = j.Error.Message
+		s.Message = j.Error.Message
 		if len(j.Error.Errors) > 0 {
-			s.reason = j.Error.Errors[0].Reason
+			s.Code = j.Error.Errors[0].Reason
 		}
 	} else if !strings.Contains(resp.Header.Get("Content-Type"), "xml") && !strings.HasPrefix(strings.TrimSpace(string(body)), "<") {
-		s.message = strings.TrimSpace(string(body))
+		s.Message = strings.TrimSpace(string(body))
 	}
-	s.reason, s.message = shortened(s.reason, 60), shortened(s.message, 300)
-	return s
-}
-
-func shortened(s string, most int) string {
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "..."
-	}
-	return s
+	return s.Short(60)
 }
 
 // noBucket is the cause of an error: not the object is missing, but its bucket.
-type noBucket struct{ said }
+type noBucket struct{ remote.Said }
 
 func isNoBucket(err error) bool {
 	var n noBucket
@@ -78,20 +49,20 @@ func (s *store) refused(ctx context.Context, r request, resp *http.Response) err
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if f := remote.Answered(resp.Header, resp.StatusCode, why.reason); f != nil {
-		if why.message != "" {
-			f.Cause = errors.New(why.message)
+	if f := remote.Answered(resp.Header, resp.StatusCode, why.Code); f != nil {
+		if why.Message != "" {
+			f.Cause = errors.New(why.Message)
 		}
 		return f
 	}
 	where, bucket := errs.Where{File: strings.Clone(r.name)}, strings.Clone(r.bucket)
 	switch {
-	case resp.StatusCode == http.StatusForbidden && strings.Contains(strings.ToLower(why.reason), "ratelimitexceeded"):
+	case resp.StatusCode == http.StatusForbidden && strings.Contains(strings.ToLower(why.Code), "ratelimitexceeded"):
 		return &remote.Fault{Kind: remote.Throttled, Status: resp.StatusCode, After: remote.RetryAfter(resp.Header), What: why.Error()}
-	case strings.Contains(why.message, "requester pays") && !s.access.Storage.RequesterPays:
+	case strings.Contains(why.Message, "requester pays") && !s.access.Storage.RequesterPays:
 		return errs.New(errs.Denied, "who reads the bucket %s pays for it", errs.Name(bucket)).At(where).Because(why).
 			Try("set dataset.storage.requester_pays (storage_options={\"requester_pays\": True}) and GOOGLE_CLOUD_PROJECT, the project that is billed")
-	case resp.StatusCode == http.StatusNotFound && (r.key == "" || strings.Contains(strings.ToLower(why.message), "bucket does not exist")):
+	case resp.StatusCode == http.StatusNotFound && (r.key == "" || strings.Contains(strings.ToLower(why.Message), "bucket does not exist")):
 		return errs.New(errs.NotFound, "there is no bucket %s", errs.Name(bucket)).At(where).Because(noBucket{why}).
 			Try("check its name; `gcloud storage ls` shows those of your project")
 	case resp.StatusCode == http.StatusNotFound:

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -286,15 +285,5 @@ func (s *store) ask(ctx context.Context, r request, into any) error {
 	if resp.StatusCode != http.StatusOK {
 		return s.refused(ctx, r, resp)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
-	if err != nil {
-		return remote.Failed(ctx, r.name, err)
-	}
-	if len(body) > most {
-		return &remote.Fault{Kind: remote.Broken, What: "the server's answer is longer than any that it may give"}
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return &remote.Fault{Kind: remote.Broken, What: "the server's answer is not the JSON of the API", Cause: err}
-	}
-	return nil
+	return remote.Document(ctx, r.name, resp, most, "the server's answer", "the JSON of the API", func(b []byte) error { return json.Unmarshal(b, into) })
 }

@@ -64,7 +64,7 @@ func machine(ctx context.Context, what string, patience time.Duration) (string, 
 	case resp.Header.Get("Metadata-Flavor") != "Google":
 		return "", fmt.Errorf("what answers at %s is not a metadata server", host)
 	case resp.StatusCode != http.StatusOK:
-		return "", said{status: resp.StatusCode, message: shortened(strings.TrimSpace(string(body)), 300)}
+		return "", remote.Said{Status: resp.StatusCode, Message: strings.TrimSpace(string(body))}.Short(60)
 	}
 	return string(body), nil
 }
@@ -79,7 +79,7 @@ func machineToken(ctx context.Context) (string, time.Time, error) {
 	if err == nil {
 		err = json.Unmarshal([]byte(body), &t)
 	}
-	if s, ok := err.(said); ok && s.status == http.StatusNotFound {
+	if s, ok := err.(remote.Said); ok && s.Status == http.StatusNotFound {
 		return "", time.Time{}, errs.New(errs.Denied, "this machine of Google's has no service account").Because(s).Try("give it one, or: %s", help)
 	}
 	if err == nil && t.Token == "" {

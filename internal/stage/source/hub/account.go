@@ -262,17 +262,7 @@ func (s *store) ask(ctx context.Context, name string, r *repo, path string, quer
 	if resp.StatusCode != http.StatusOK {
 		return nil, s.refused(ctx, name, r, resp)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer+1))
-	if err != nil {
-		return nil, remote.Failed(ctx, name, err)
-	}
-	if len(body) > mostAnswer {
-		return nil, &remote.Fault{Kind: remote.Broken, What: "the Hub's answer is longer than any that it may give"}
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return nil, &remote.Fault{Kind: remote.Broken, What: "the Hub's answer is not the JSON of its API", Cause: err}
-	}
-	return resp.Header, nil
+	return resp.Header, remote.Document(ctx, name, resp, mostAnswer, "the Hub's answer", "the JSON of its API", func(b []byte) error { return json.Unmarshal(b, into) })
 }
 
 // private says whether what is sent to a URL is read by nobody else.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -18,45 +17,18 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// said is what the Hub says of an error: in headers, and a sentence in JSON.
-type said struct {
-	status  int
-	code    string // X-Error-Code
-	message string
-}
-
-func (s said) Error() string {
-	text := "the Hub answered " + strconv.Itoa(s.status)
-	if s.code != "" {
-		text += " " + s.code
-	}
-	if s.message != "" {
-		text += ": " + s.message
-	}
-	return text
-}
-
 // read reads an answer that is an error, all of it, so that the connection can be used
 // again. A body that is not JSON is a page for a browser, or of a proxy: it stays there.
-func read(resp *http.Response) said {
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // the status alone says enough
-	s := said{status: resp.StatusCode, code: resp.Header.Get("X-Error-Code"), message: resp.Header.Get("X-Error-Message")}
+func read(resp *http.Response) remote.Said {
+	body := remote.Complaint(resp)
+	s := remote.Said{Who: "the Hub", Status: resp.StatusCode, Code: resp.Header.Get("X-Error-Code"), Message: resp.Header.Get("X-Error-Message")}
 	var j struct {
 		Error string `json:"error"`
 	}
-	if s.message == "" && json.Unmarshal(body, &j) == nil {
-		s.message = j.Error
+	if s.Message == "" && json.Unmarshal(body, &j) == nil {
+		s.Message = j.Error
 	}
-	s.code, s.message = shortened(s.code, 60), shortened(s.message, 300)
-	return s
-}
-
-func shortened(s string, most int) string {
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "..."
-	}
-	return s
+	return s.Short(60)
 }
 
 // invalid says whether an answer 401 is one about the token, and not about what it is for.
@@ -66,7 +38,7 @@ func invalid(h http.Header) bool {
 
 // gone is an answer that says that there is no such repository, or no such revision of it,
 // or that whoever asks must not know.
-type gone struct{ said }
+type gone struct{ remote.Said }
 
 // Is makes it the end of a search for names that are like it: none is stored there.
 func (gone) Is(target error) bool { return target == source.ErrNoStore }
@@ -87,7 +59,7 @@ func (s *store) refused(ctx context.Context, name string, r *repo, resp *http.Re
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if f := remote.Answered(resp.Header, resp.StatusCode, why.code); f != nil {
+	if f := remote.Answered(resp.Header, resp.StatusCode, why.Code); f != nil {
 		if f.After == 0 && f.Kind == remote.Throttled {
 			f.After = reset(resp.Header)
 		}
@@ -95,16 +67,16 @@ func (s *store) refused(ctx context.Context, name string, r *repo, resp *http.Re
 	}
 	where := at(name)
 	switch {
-	case why.code == "GatedRepo":
+	case why.Code == "GatedRepo":
 		return errs.New(errs.Denied, "access to the dataset %s has to be granted first", r.id).At(where).Because(why).
 			Try("ask for it at %s; %s", s.page("datasets/"+r.id), s.sent())
-	case why.code == "RevisionNotFound":
+	case why.Code == "RevisionNotFound":
 		return s.noRevision(ctx, name, r, why)
-	case why.code == "EntryNotFound":
+	case why.Code == "EntryNotFound":
 		return remote.Missing(name)
-	case why.code == "RepoNotFound", why.code == "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusUnauthorized):
+	case why.Code == "RepoNotFound", why.Code == "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusUnauthorized):
 		return gone{why}
-	case strings.Contains(why.message, "disabled"):
+	case strings.Contains(why.Message, "disabled"):
 		return errs.New(errs.Denied, "the Hub has disabled access to the dataset %s", r.id).At(where).Because(why).
 			Try("see %s", s.page("datasets/"+r.id))
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
@@ -199,7 +171,7 @@ func (s *store) nearest(ctx context.Context, name string, r ref) string {
 }
 
 // noRevision is the error of a revision that there is none of.
-func (s *store) noRevision(ctx context.Context, name string, r *repo, why said) error {
+func (s *store) noRevision(ctx context.Context, name string, r *repo, why remote.Said) error {
 	var refs struct {
 		Branches, Converts, Tags []struct {
 			Name string `json:"name"`

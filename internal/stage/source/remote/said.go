@@ -1,0 +1,74 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Said is what a server says of an error: the cause of ours.
+type Said struct {
+	Who     string // "": the server
+	Status  int
+	Code    string // its word for the error
+	Message string // a sentence
+}
+
+func (s Said) Error() string {
+	who := s.Who
+	if who == "" {
+		who = "the server"
+	}
+	text := fmt.Sprintf("%s answered %d", who, s.Status)
+	if s.Code != "" {
+		text += " " + s.Code
+	}
+	if s.Message != "" {
+		text += ": " + s.Message
+	}
+	return text
+}
+
+// Short is the same in bounded length, with so many bytes of the code: servers may say
+// anything.
+func (s Said) Short(code int) Said {
+	s.Code, s.Message = Shortened(s.Code, code), Shortened(s.Message, 300)
+	return s
+}
+
+// Shortened is the beginning of a text of a server's.
+func Shortened(s string, most int) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "..."
+	}
+	return s
+}
+
+// Complaint reads and closes the body of an error, so that the connection can be used
+// again. What cannot be read is left out: the status alone says enough.
+func Complaint(resp *http.Response) []byte {
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	return body
+}
+
+// Document reads an answer about the object name that may have most bytes, and takes it
+// apart by decode. The error says whose it is not: "the server's answer" is not "the JSON of
+// the API".
+func Document(ctx context.Context, name string, resp *http.Response, most int, whose, kind string, decode func([]byte) error) error {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(most)+1))
+	if err != nil {
+		return Failed(ctx, name, err)
+	}
+	if len(body) > most {
+		return broken("%s is longer than any that it may give", whose)
+	}
+	if err := decode(body); err != nil {
+		f := broken("%s is not %s", whose, kind)
+		f.Cause = err
+		return f
+	}
+	return nil
+}
