@@ -20,12 +20,12 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/bucket"
 	"github.com/stoker-data/stoker/internal/stagetest/fixture"
+	"github.com/stoker-data/stoker/internal/stagetest/formats"
 	"github.com/stoker-data/stoker/internal/tool/verify"
 )
 
@@ -47,64 +47,10 @@ func schemes(s *bucket.Store) []source.Scheme {
 	return append(dataset.Sources(remote.NewNet(remote.Options{})), s.Scheme())
 }
 
-// away is the name in the store of a local file, whose name may be a pattern.
-func away(t *testing.T, name string) string {
-	t.Helper()
-	abs, err := filepath.Abs(name)
-	stagetest.Must(t, err)
-	return bucket.Prefix + "b" + abs
-}
-
-// upload puts a local file into a store, under its own name there.
-func upload(t *testing.T, s *bucket.Store, name string) {
-	t.Helper()
-	data, err := os.ReadFile(name)
-	stagetest.Must(t, err)
-	s.Put(away(t, name), data)
-}
-
-// moved is a dataset whose stored files were uploaded, with their names there.
-func moved(t *testing.T, s *bucket.Store, d spec.Dataset, x *index.Index) spec.Dataset {
-	t.Helper()
-	for i := range x.Files() {
-		upload(t, s, string(x.AppendPath(i, nil)))
-	}
-	all := func(paths []string) (out spec.Paths) {
-		for _, p := range paths {
-			out = append(out, away(t, p))
-		}
-		return out
-	}
-	d.Path = all(d.Path)
-	d.Columns = slices.Clone(d.Columns)
-	for i := range d.Columns {
-		d.Columns[i].Path = all(d.Columns[i].Path)
-	}
-	if d.Manifest != "" {
-		upload(t, s, d.Manifest)
-		d.Manifest = away(t, d.Manifest)
-	}
-	return d
-}
-
-func open(t *testing.T, d spec.Dataset, sources []source.Scheme) *dataset.Collection {
-	t.Helper()
-	c, err := dataset.Open(t.Context(), spec.Spec{Dataset: d}, dataset.Options{Sources: sources, Stored: true})
-	stagetest.Must(t, err)
-	t.Cleanup(c.Close)
-	return c
-}
-
-// digests are those of all samples.
-func digests(t *testing.T, c *dataset.Collection) (all []uint64) {
-	t.Helper()
-	r := format.NewReader(c.Dataset(), c.Source())
-	var s format.Sample
-	for id := range c.Len() {
-		stagetest.Must(t, r.Read(t.Context(), id, nil, &s))
-		all = append(all, s.Digest())
-	}
-	return all
+// stored is the store for the suite that all sources share.
+func stored(s *bucket.Store) formats.Store {
+	const prefix = bucket.Prefix + "b"
+	return formats.Store{Prefix: prefix, Put: func(path string, data []byte) { s.Put(prefix+path, data) }}
 }
 
 // A source is a package and a line. Then every format is read from it as from local
@@ -117,18 +63,18 @@ func TestEveryFormat(t *testing.T) {
 	for name, d := range stores {
 		t.Run(name, func(t *testing.T) {
 			s := bucket.New()
-			here := open(t, d, nil)
-			d := moved(t, s, d, here.Dataset().Index())
+			here := formats.Open(t, d, nil)
+			d := stored(s).Copied(t, d, here.Dataset().Index())
 			files := here.Dataset().Index().Files()
-			there := open(t, d, schemes(s))
+			there := formats.Open(t, d, schemes(s))
 			if here.Digest() != there.Digest() || here.Len() != there.Len() || here.Format() != there.Format() {
 				t.Fatalf("%d samples of %s, digest %s; of local files %d, %s, %s", there.Len(), there.Format(), there.Digest(), here.Len(), here.Format(), here.Digest())
 			}
-			if want, got := digests(t, here), digests(t, there); !slices.Equal(want, got) {
+			if want, got := formats.Digests(t, here), formats.Digests(t, there); !slices.Equal(want, got) {
 				t.Errorf("samples have the digests %x, and %x in local files", got, want)
 			}
 			s.Calls()
-			again := open(t, d, schemes(s))
+			again := formats.Open(t, d, schemes(s))
 			calls := s.Calls()
 			if again.Dataset().Index().Path() != there.Dataset().Index().Path() {
 				t.Errorf("another index: %s", again.Dataset().Index().Path())
@@ -146,8 +92,8 @@ func TestSeveralSchemes(t *testing.T) {
 	t.Chdir("../../dataset")
 	s := bucket.New()
 	local := spec.Dataset{Path: spec.Paths{fixture.Shards(t, 9, 4)}}
-	here := open(t, local, nil)
-	far := moved(t, s, local, here.Dataset().Index())
+	here := formats.Open(t, local, nil)
+	far := stored(s).Copied(t, local, here.Dataset().Index())
 	ids := func(d spec.Dataset) (all []int64) {
 		shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 32))
 		defer shared.Close()
@@ -185,9 +131,9 @@ func TestSeveralSchemes(t *testing.T) {
 	found, err := filepath.Glob(pictures + "/*/*.ppm")
 	stagetest.Must(t, err)
 	a, b := found[0], found[1]
-	upload(t, s, b)
-	manifest := stagetest.Put(t, pictures+"/both.csv", []byte("path\n"+a+"\n"+away(t, b)+"\n"))
-	both := open(t, spec.Dataset{Manifest: manifest, Root: "/", Origins: spec.Paths{"mem://b/"}}, schemes(s))
+	stored(s).Upload(t, b)
+	manifest := stagetest.Put(t, pictures+"/both.csv", []byte("path\n"+a+"\n"+stored(s).Away(t, b)+"\n"))
+	both := formats.Open(t, spec.Dataset{Manifest: manifest, Root: "/", Origins: spec.Paths{"mem://b/"}}, schemes(s))
 	s.Calls()
 	for id, name := range found {
 		raw, err := both.Read(t.Context(), int64(id))
@@ -211,16 +157,16 @@ func TestReplaced(t *testing.T) {
 	t.Chdir("../../dataset")
 	s := bucket.New()
 	d := spec.Dataset{Path: spec.Paths{fixture.Shards(t, 4, 4)}}
-	here := open(t, d, nil)
-	d = moved(t, s, d, here.Dataset().Index())
-	old := open(t, d, schemes(s))
-	upload(t, s, string(here.Dataset().Index().AppendPath(0, nil)))
+	here := formats.Open(t, d, nil)
+	d = stored(s).Copied(t, d, here.Dataset().Index())
+	old := formats.Open(t, d, schemes(s))
+	stored(s).Upload(t, string(here.Dataset().Index().AppendPath(0, nil)))
 	var sample format.Sample
 	err := format.NewReader(old.Dataset(), old.Source()).Read(t.Context(), 0, nil, &sample)
 	if errs.CodeOf(err) != errs.Changed {
 		t.Errorf("reading what was replaced: %v", err)
 	}
-	digests(t, open(t, d, schemes(s)))
+	formats.Digests(t, formats.Open(t, d, schemes(s)))
 }
 
 // An index beside the data is adopted where versions are others, and are not times; it
@@ -229,14 +175,14 @@ func TestAnIndexBesideTheData(t *testing.T) {
 	t.Chdir("../../dataset")
 	s := bucket.New()
 	d := spec.Dataset{Path: spec.Paths{fixture.Shards(t, 40, 10)}}
-	here := open(t, d, nil)
+	here := formats.Open(t, d, nil)
 	x := here.Dataset().Index()
 	at, err := format.WriteBeside(t.Context(), here.Source(), x)
 	stagetest.Must(t, err)
-	upload(t, s, at)
+	stored(s).Upload(t, at)
 	t.Setenv("STOKER_CACHE", t.TempDir())
 	indexed := false
-	there, err := dataset.Open(t.Context(), spec.Spec{Dataset: moved(t, s, d, x)}, dataset.Options{
+	there, err := dataset.Open(t.Context(), spec.Spec{Dataset: stored(s).Copied(t, d, x)}, dataset.Options{
 		Sources: schemes(s), Stored: true, Progress: func(int64, int64, string) { indexed = true },
 	})
 	stagetest.Must(t, err)
@@ -244,7 +190,7 @@ func TestAnIndexBesideTheData(t *testing.T) {
 	if indexed {
 		t.Error("it was indexed again")
 	}
-	if there.Digest() != here.Digest() || !slices.Equal(digests(t, there), digests(t, here)) {
+	if there.Digest() != here.Digest() || !slices.Equal(formats.Digests(t, there), formats.Digests(t, here)) {
 		t.Error("it is another dataset")
 	}
 	if _, err := format.WriteBeside(t.Context(), there.Source(), there.Dataset().Index()); errs.CodeOf(err) != errs.Unsupported {
@@ -277,7 +223,7 @@ func TestVerify(t *testing.T) {
 	t.Chdir("../../dataset")
 	s := bucket.New()
 	d := spec.Dataset{Path: spec.Paths{fixture.Shards(t, 9, 4)}}
-	d = moved(t, s, d, open(t, d, nil).Dataset().Index())
+	d = stored(s).Copied(t, d, formats.Open(t, d, nil).Dataset().Index())
 	r, err := verify.Run(t.Context(), verify.Config{Dataset: d, Sources: schemes(s)})
 	stagetest.Must(t, err)
 	if r.Checked != r.Samples || r.Samples == 0 || r.Damaged != 0 {

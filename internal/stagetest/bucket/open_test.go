@@ -20,6 +20,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/bucket"
 	"github.com/stoker-data/stoker/internal/stagetest/fixture"
+	"github.com/stoker-data/stoker/internal/stagetest/formats"
 )
 
 // shard is a tar of n samples: a body of so many bytes, and a small one.
@@ -66,9 +67,9 @@ func TestOpeningManyShards(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := spec.Dataset{Path: c.path, Storage: source.Storage{Fresh: c.fresh}}
-			first := open(t, d, schemes(s))
+			first := formats.Open(t, d, schemes(s))
 			s.Calls()
-			again := open(t, d, schemes(s))
+			again := formats.Open(t, d, schemes(s))
 			calls := s.Calls()
 			calls.Of = nil
 			if again.Dataset().Index().Path() != first.Dataset().Index().Path() || again.Len() != 1000 {
@@ -91,16 +92,16 @@ func TestFresh(t *testing.T) {
 			s.Put(fmt.Sprintf("%s/%d.tar", dir, i), shard(t, i, 1, 10))
 		}
 		d := spec.Dataset{Path: spec.Paths{dir + "/{0..2}.tar"}, Storage: source.Storage{Fresh: fresh}}
-		before := open(t, d, schemes(s))
+		before := formats.Open(t, d, schemes(s))
 		s.Put(dir+"/1.tar", shard(t, 7, 1, 10)) // as many bytes
-		after := open(t, d, schemes(s))
+		after := formats.Open(t, d, schemes(s))
 		var sample format.Sample
 		err := format.NewReader(after.Dataset(), after.Source()).Read(t.Context(), 1, nil, &sample)
 		if fresh == spec.FreshNever {
 			if errs.CodeOf(err) != errs.Changed || after.Digest() != before.Digest() {
 				t.Errorf("%q: %v", fresh, err)
 			}
-			after = open(t, d, schemes(s)) // the read gave the index up
+			after = formats.Open(t, d, schemes(s)) // the read gave the index up
 			err = format.NewReader(after.Dataset(), after.Source()).Read(t.Context(), 1, nil, &sample)
 		}
 		if err != nil || after.Digest() == before.Digest() {
@@ -172,7 +173,7 @@ func TestNoFormatReadsWhatItDoesNotNeed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Calls()
-			c := open(t, d, schemes(s))
+			c := formats.Open(t, d, schemes(s))
 			if calls := s.Calls(); calls.Bytes > padded/20 {
 				t.Errorf("opening it read %+v", calls)
 			}
@@ -193,7 +194,7 @@ func TestIndexesTravelIntoBuckets(t *testing.T) {
 	for i := range 4 {
 		stagetest.Put(t, fmt.Sprintf("%s/%d.tar", dir, i), shard(t, i*10, 10, 100_000))
 	}
-	here := open(t, spec.Dataset{Path: spec.Paths{dir + "/*.tar"}}, nil)
+	here := formats.Open(t, spec.Dataset{Path: spec.Paths{dir + "/*.tar"}}, nil)
 	_, err := format.WriteBeside(t.Context(), here.Source(), here.Dataset().Index())
 	stagetest.Must(t, err)
 	upload := func(prefix string, change func(name string, data []byte) []byte) {
@@ -220,16 +221,16 @@ func TestIndexesTravelIntoBuckets(t *testing.T) {
 	t.Setenv("STOKER_CACHE", t.TempDir())
 	for prefix, adopted := range map[string]bool{"mem://b/as/it/was": true, "mem://b/changed": false, "mem://b/more": false} {
 		s.Calls()
-		there := open(t, spec.Dataset{Path: spec.Paths{prefix + "/*.tar"}}, schemes(s))
+		there := formats.Open(t, spec.Dataset{Path: spec.Paths{prefix + "/*.tar"}}, schemes(s))
 		calls, whole := s.Calls(), false
 		for name, r := range calls.Of {
 			whole = whole || strings.HasSuffix(name, ".tar") && r.Bytes > 256<<10
 		}
-		if whole == adopted || adopted && (there.Digest() != here.Digest() || !slices.Equal(digests(t, there), digests(t, here))) {
+		if whole == adopted || adopted && (there.Digest() != here.Digest() || !slices.Equal(formats.Digests(t, there), formats.Digests(t, here))) {
 			t.Errorf("%s: digest %s, %+v", prefix, there.Digest(), calls)
 		}
 		s.Calls()
-		again := open(t, spec.Dataset{Path: spec.Paths{prefix + "/*.tar"}}, schemes(s))
+		again := formats.Open(t, spec.Dataset{Path: spec.Paths{prefix + "/*.tar"}}, schemes(s))
 		if calls := s.Calls(); again.Dataset().Index().Path() != there.Dataset().Index().Path() || calls.Bytes > 3*4096 {
 			t.Errorf("%s again: %+v", prefix, calls)
 		}
@@ -246,24 +247,24 @@ func TestFoldersAreListedFlat(t *testing.T) {
 		stagetest.Put(t, dir+name, fixture.Picture(i))
 		s.Put("mem://b/photos"+name, fixture.Picture(i))
 	}
-	here := open(t, spec.Dataset{Path: spec.Paths{dir}}, nil)
+	here := formats.Open(t, spec.Dataset{Path: spec.Paths{dir}}, nil)
 	for fresh, most := range map[string]int{"": 20, spec.FreshNever: 12} {
 		d := spec.Dataset{Path: spec.Paths{"mem://b/photos"}, Storage: source.Storage{Fresh: fresh}}
-		first := open(t, d, schemes(s))
+		first := formats.Open(t, d, schemes(s))
 		if first.Digest() != here.Digest() || !slices.Equal(first.Classes(), here.Classes()) || !slices.Equal(first.Labels(), here.Labels()) {
 			t.Errorf("digest %s with %d samples; of local files %s with %d", first.Digest(), first.Len(), here.Digest(), here.Len())
 		}
 		s.Calls()
-		open(t, d, schemes(s))
+		formats.Open(t, d, schemes(s))
 		if calls := s.Calls(); calls.All() > most {
 			t.Errorf("%q: %+v", fresh, calls)
 		}
 		s.Put("mem://b/photos/c0/new"+fresh+".ppm", fixture.Picture(1))
-		if again := open(t, d, schemes(s)); (again.Len() == first.Len()) != (fresh == spec.FreshNever) {
+		if again := formats.Open(t, d, schemes(s)); (again.Len() == first.Len()) != (fresh == spec.FreshNever) {
 			t.Errorf("%q: %d samples after one more", fresh, again.Len())
 		}
 		stagetest.Put(t, dir+"/c0/new"+fresh+".ppm", fixture.Picture(1))
-		here = open(t, spec.Dataset{Path: spec.Paths{dir}}, nil)
+		here = formats.Open(t, spec.Dataset{Path: spec.Paths{dir}}, nil)
 	}
 }
 

@@ -45,7 +45,7 @@ func TestStatesOfEveryFormat(t *testing.T) {
 	for name, d := range fixture.Stores(t) {
 		t.Run(name, func(t *testing.T) {
 			s := bucket.New()
-			far := moved(t, s, d, open(t, d, nil).Dataset().Index())
+			far := stored(s).Copied(t, d, formats.Open(t, d, nil).Dataset().Index())
 			load := func(d spec.Dataset) *loader.Loader {
 				l, err := loader.Open(t.Context(), shared, spec.Spec{Dataset: d, Order: spec.Order{Shuffle: "full", Seed: 3}}, loader.Options{Sources: schemes(s), Stored: true})
 				stagetest.Must(t, err)
@@ -92,9 +92,9 @@ func TestVerbs(t *testing.T) {
 	s := bucket.New()
 	shards := fixture.Shards(t, 24, 6)
 	far := make(spec.Paths, 1)
-	far[0] = away(t, shards) + "/s-{000..003}.tar"
+	far[0] = stored(s).Away(t, shards) + "/s-{000..003}.tar"
 	for _, name := range []string{"s-000.tar", "s-001.tar", "s-002.tar", "s-003.tar"} {
-		upload(t, s, filepath.Join(shards, name))
+		stored(s).Upload(t, filepath.Join(shards, name))
 	}
 	near := spec.Dataset{Path: spec.Paths{shards + "/s-{000..003}.tar"}}
 	there := spec.Dataset{Path: far}
@@ -151,7 +151,7 @@ func TestVerbs(t *testing.T) {
 	both("verify --quarantine", func(d spec.Dataset) string {
 		r, err := verify.Run(ctx, verify.Config{Dataset: d, Sources: all})
 		stagetest.Must(t, err)
-		c := open(t, d, all)
+		c := formats.Open(t, d, all)
 		r.Broken = []int64{5}
 		dir := t.TempDir()
 		stagetest.Must(t, verify.Quarantine(ctx, c.Dataset(), c.Source(), r, dir))
@@ -213,22 +213,22 @@ func TestVerbs(t *testing.T) {
 	found, err := filepath.Glob(packings[0] + "/*")
 	stagetest.Must(t, err)
 	for _, name := range found {
-		upload(t, s, name)
+		stored(s).Upload(t, name)
 	}
-	packed := spec.Dataset{Path: spec.Paths{away(t, packings[0])}}
+	packed := spec.Dataset{Path: spec.Paths{stored(s).Away(t, packings[0])}}
 	r, err := verify.Run(ctx, verify.Config{Dataset: packed, Sources: all})
 	stagetest.Must(t, err)
 	if r.Manifest == "" || r.Damaged > 0 || len(r.Shards) > 0 || r.Compared == 0 {
 		t.Errorf("a packing in a store: %+v", r)
 	}
-	c := open(t, packed, all)
-	if local := open(t, spec.Dataset{Path: spec.Paths{packings[0]}}, nil); c.Digest() != local.Digest() || !slices.Equal(c.Sources(), local.Sources()) {
+	c := formats.Open(t, packed, all)
+	if local := formats.Open(t, spec.Dataset{Path: spec.Paths{packings[0]}}, nil); c.Digest() != local.Digest() || !slices.Equal(c.Sources(), local.Sources()) {
 		t.Errorf("a packing in a store has the digest %s and the sources %q", c.Digest(), c.Sources())
 	}
 	at := slices.IndexFunc(found, func(p string) bool { return strings.HasSuffix(p, ".tar") })
 	data, err := os.ReadFile(found[at])
 	stagetest.Must(t, err)
-	s.Put(away(t, found[at]), data[:len(data)-512])
+	s.Put(stored(s).Away(t, found[at]), data[:len(data)-512])
 	if _, err := dataset.Open(ctx, spec.Spec{Dataset: packed}, dataset.Options{Sources: all, Stored: true}); err == nil || !strings.Contains(err.Error(), "not of the size that was written") {
 		t.Errorf("a packing with a shard that was cut: %v", err)
 	}

@@ -44,20 +44,20 @@ func Read(t *testing.T, s Store) {
 	stores["folder"] = spec.Dataset{Path: spec.Paths{fixture.Pictures(t, 9)}}
 	for name, d := range stores {
 		t.Run(name, func(t *testing.T) {
-			here := open(t, d, nil)
-			away := s.copied(t, d, here.Dataset().Index())
-			there := open(t, away, s.Schemes)
+			here := Open(t, d, nil)
+			away := s.Copied(t, d, here.Dataset().Index())
+			there := Open(t, away, s.Schemes)
 			if here.Digest() != there.Digest() || here.Len() != there.Len() || here.Format() != there.Format() {
 				t.Fatalf("%d samples of %s, digest %s; of local files %d, %s, %s", there.Len(), there.Format(), there.Digest(), here.Len(), here.Format(), here.Digest())
 			}
-			if want, got := digests(t, here), digests(t, there); !slices.Equal(want, got) {
+			if want, got := Digests(t, here), Digests(t, there); !slices.Equal(want, got) {
 				t.Errorf("samples have the digests %x, and %x in local files", got, want)
 			}
 			fields := readable(t, here)
 			if want, got := batches(t, d, fields, nil), batches(t, away, fields, s.Schemes); !slices.Equal(want, got) {
 				t.Errorf("batches are %q, and %q of local files", got, want)
 			}
-			again := open(t, away, s.Schemes)
+			again := Open(t, away, s.Schemes)
 			if again.Dataset().Index().Path() != there.Dataset().Index().Path() {
 				t.Errorf("it was indexed again: %s", again.Dataset().Index().Path())
 			}
@@ -76,13 +76,15 @@ func top(t *testing.T) string {
 	}
 }
 
-func (s Store) away(t *testing.T, name string) string {
+// Away is the name in the store of a local file, whose name may be a pattern.
+func (s Store) Away(t *testing.T, name string) string {
 	abs, err := filepath.Abs(name)
 	stagetest.Must(t, err)
 	return s.Prefix + abs
 }
 
-func (s Store) put(t *testing.T, name string) {
+// Upload puts a local file into the store.
+func (s Store) Upload(t *testing.T, name string) {
 	data, err := os.ReadFile(name)
 	stagetest.Must(t, err)
 	abs, err := filepath.Abs(name)
@@ -90,15 +92,15 @@ func (s Store) put(t *testing.T, name string) {
 	s.Put(abs, data)
 }
 
-// copied is a dataset whose stored files were copied, with their names in the store.
-func (s Store) copied(t *testing.T, d spec.Dataset, x *index.Index) spec.Dataset {
+// Copied is a dataset whose stored files were copied, with their names in the store.
+func (s Store) Copied(t *testing.T, d spec.Dataset, x *index.Index) spec.Dataset {
 	t.Helper()
 	for i := range x.Files() {
-		s.put(t, string(x.AppendPath(i, nil)))
+		s.Upload(t, string(x.AppendPath(i, nil)))
 	}
 	all := func(paths []string) (out spec.Paths) {
 		for _, p := range paths {
-			out = append(out, s.away(t, p))
+			out = append(out, s.Away(t, p))
 		}
 		return out
 	}
@@ -108,13 +110,14 @@ func (s Store) copied(t *testing.T, d spec.Dataset, x *index.Index) spec.Dataset
 		d.Columns[i].Path = all(d.Columns[i].Path)
 	}
 	if d.Manifest != "" {
-		s.put(t, d.Manifest)
-		d.Manifest = s.away(t, d.Manifest)
+		s.Upload(t, d.Manifest)
+		d.Manifest = s.Away(t, d.Manifest)
 	}
 	return d
 }
 
-func open(t *testing.T, d spec.Dataset, schemes []source.Scheme) *dataset.Collection {
+// Open opens a dataset for its test, without a loader.
+func Open(t *testing.T, d spec.Dataset, schemes []source.Scheme) *dataset.Collection {
 	t.Helper()
 	c, err := dataset.Open(t.Context(), spec.Spec{Dataset: d}, dataset.Options{Sources: schemes, Stored: true})
 	stagetest.Must(t, err)
@@ -122,8 +125,8 @@ func open(t *testing.T, d spec.Dataset, schemes []source.Scheme) *dataset.Collec
 	return c
 }
 
-// digests are those of all samples.
-func digests(t *testing.T, c *dataset.Collection) (all []uint64) {
+// Digests are those of all samples.
+func Digests(t *testing.T, c *dataset.Collection) (all []uint64) {
 	t.Helper()
 	r := format.NewReader(c.Dataset(), c.Source())
 	var s format.Sample
