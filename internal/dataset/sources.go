@@ -29,17 +29,8 @@ func Sources(net *remote.Net) []source.Scheme {
 	}
 }
 
-// NewSource returns the source of names of all the schemes, reached as access says; nil:
-// Sources of a Net of its own.
-func NewSource(schemes []source.Scheme, access source.Access) *source.Mux {
-	if schemes == nil {
-		schemes = Sources(remote.NewNet(remote.Options{}))
-	}
-	return source.NewMux(schemes, access)
-}
-
 // SourceOf returns the source of the names of a Spec: each dataset is reached as its
-// storage says. nil: as NewSource.
+// storage says. nil: Sources of a Net of its own.
 func SourceOf(schemes []source.Scheme, s spec.Spec) (*source.Mux, error) {
 	if schemes == nil {
 		schemes = Sources(remote.NewNet(remote.Options{}))
