@@ -116,8 +116,8 @@ func (b *Browser) passes(name string) bool {
 	return b.ended.Load() || len(name) > 0 && name[0] == '/' || SchemeOf(Bare(name)) == ""
 }
 
-// key is a name as it is remembered.
-func key(name string) string { return strings.TrimRight(name, "/") }
+// key is a name as it is remembered: a/ is a, but a// is a folder in a.
+func key(name string) string { return strings.TrimSuffix(name, "/") }
 
 // ReadAt is Source's.
 func (b *Browser) ReadAt(ctx context.Context, obj Info, p []byte, off int64) error {
@@ -184,7 +184,7 @@ func (b *Browser) recall(name string) (st Info, err error, known bool) { //nolin
 		l.info.Name = name
 		return l.info, l.err, true
 	}
-	f := b.folders[Dir(k)]
+	f := b.around(k)
 	if f == nil {
 		return Info{}, nil, false
 	}
@@ -201,6 +201,16 @@ func (b *Browser) recall(name string) (st Info, err error, known bool) { //nolin
 	return Info{}, &e, true
 }
 
+// around is the listing of the folder that has a key; nil: there is none. Buckets that are
+// not listed may be there.
+func (b *Browser) around(k string) *folder {
+	dir := Dir(k)
+	if strings.HasSuffix(dir, "://") {
+		return nil
+	}
+	return b.folders[key(dir)]
+}
+
 // whole says whether an entry of a listing is all that Stat would say.
 func (i Info) whole() bool { return i.Dir || i.Version != "" && i.Other == "" }
 
@@ -209,7 +219,7 @@ func (b *Browser) remember(name string, st Info, err error) {
 	defer b.mu.Unlock()
 	k := key(name)
 	if err != nil {
-		if f := b.folders[Dir(k)]; f != nil && f.gone == nil && f.covers(k) {
+		if f := b.around(k); f != nil && f.gone == nil && f.covers(k) {
 			f.gone = err
 		}
 	}
@@ -279,13 +289,12 @@ func direct(dir string, all iter.Seq2[Info, error]) iter.Seq2[Info, error] {
 		last := ""
 		for it, err := range all {
 			if err == nil {
-				rest := strings.TrimPrefix(strings.TrimPrefix(it.Name, dir), "/")
-				first, _, deeper := strings.Cut(rest, "/")
-				if deeper && first == last {
+				first, _, deeper := strings.Cut(strings.TrimPrefix(it.Name, below(dir)), "/")
+				if deeper && (first == last || first == "") { // a folder without a name is in no listing
 					continue
 				}
 				if deeper {
-					last, it = first, Info{Name: dir + "/" + first, Dir: true}
+					last, it = first, Info{Name: below(dir) + first, Dir: true}
 				}
 			}
 			if !yield(it, err) {
@@ -500,7 +509,7 @@ func (b *Browser) statIn(ctx context.Context, dir string, names []string, which 
 	}
 	left = left[:0]
 	seen, limit := 0, listFor*len(wanted)+pageNames
-	all, flat := Flat(ctx, b.src, dir+"/")
+	all, flat := Flat(ctx, b.src, below(dir))
 	if flat {
 		all = direct(dir, atMost(limit, all))
 	} else {

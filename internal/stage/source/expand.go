@@ -220,8 +220,8 @@ func Suggest(ctx context.Context, src Source, name string) string {
 func deepest(ctx context.Context, src Source, name string) (dir, rest string) {
 	name = Clean(name)
 	for dir = Dir(name); ; dir = Dir(dir) {
-		if dir == Dir(dir) || IsDir(ctx, src, dir) {
-			rest = strings.TrimPrefix(strings.TrimPrefix(name, dir), "/")
+		if dir == Dir(dir) || !strings.HasSuffix(dir, "/") && IsDir(ctx, src, dir) {
+			rest = strings.TrimLeft(strings.TrimPrefix(name, dir), "/")
 			return dir, rest
 		}
 	}

@@ -114,6 +114,9 @@ func listed(list, line string) (string, error) {
 	case SchemeOf(line) != "" || strings.HasPrefix(line, "pipe:"):
 		return Bare(line), nil
 	case line[0] != '/':
+		if prefix, _ := split(list); keys(prefix) {
+			return Join(Dir(list), line), nil
+		}
 		return Clean(Dir(list) + "/" + line), nil
 	case SchemeOf(list) != "":
 		return "", errs.New(errs.Config, "an absolute path")

@@ -93,7 +93,7 @@ func TestNamesWithAQuery(t *testing.T) {
 		"https://h/a/../b//c.tar?x=1//2/../3": {"https://h/b/c.tar?x=1//2/../3", "https://h/a/../b"},
 		"https://h/a//b/?x=1/":                {"https://h/a/b/?x=1/", "https://h/a//b"},
 		"https://h?x=/":                       {"https://h?x=/", "https://"},
-		"s3://b/a?b/../c":                     {"s3://b/c", "s3://b"},
+		"s3://b/a?b/../c":                     {"s3://b/a?b/../c", "s3://b/a?b/.."},
 	} {
 		if got := source.Clean(name); got != want[0] {
 			t.Errorf("Clean(%s) = %s, want %s", name, got, want[0])
@@ -135,6 +135,7 @@ func TestOriginsOfAnySpelling(t *testing.T) {
 		"https://h.example:8443/d/x": true, "https://H.example:8443/d/x?y=/../..": true, "https://u:p@h.example:8443/d/x": true,
 		"https://h.example/d/x": false, "http://h.example:8443/d/x": false, "https://h.example:8443/D/x": false, "https://h.example:8443/d/../e": false,
 		"https://h.example:8443/d/%2e%2e/e": false, "https://h.example:8443/d%2fx": false, "s3://b/a/%2e%2e/c": false, "s3://b/a/100%": true, "https://h.example:8443/d/%2E%2E%2fe": false,
+		"https://h.example:8443/e//../d/x": false, "https://h.example:8443/d/x/../y": false, "https://h.example:8443/d//x": true, "s3://b/e//../a/x": false, "s3://b/a//x": true, "s3://b/a/..x": true,
 		"https://all.example": true, "https://all.example/x": true, "https://all.example.evil/x": false, "https://all.example@evil/x": false, "https://all.example#@evil/x": true,
 		"/data/x/y": true, "/data/x": true, "/data/xy": false, "/data/x/../y": false, "file:///data/x/y": true, "/more/x": true, "/etc/passwd": false, "data/x/y": false,
 	} {

@@ -3,6 +3,7 @@ package source_test
 import (
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,7 +85,12 @@ func TestNames(t *testing.T) {
 		"a//b/":       {"", "a/b", "a/b", "a/b/y"},
 		"a":           {"", "a", ".", "a/y"},
 		"s3://b/k":    {"s3", "s3://b/k", "s3://b", "s3://b/k/y"},
-		"s3://b//k/":  {"s3", "s3://b/k", "s3://b/k", "s3://b/k/y"},
+		"s3://b//k/":  {"s3", "s3://b//k", "s3://b//k", "s3://b//k/y"},
+		"s3://b//k":   {"s3", "s3://b//k", "s3://b//", "s3://b//k/y"},
+		"gs://b/a//k": {"gs", "gs://b/a//k", "gs://b/a//", "gs://b/a//k/y"},
+		"az://b/a//":  {"az", "az://b/a", "az://b/a", "az://b/a//y"},
+		"s3://b/./k":  {"s3", "s3://b/./k", "s3://b/.", "s3://b/./k/y"},
+		"hf://b/./k":  {"hf", "hf://b/k", "hf://b", "hf://b/k/y"},
 		"s3://b":      {"s3", "s3://b", "s3://", "s3://b/y"},
 		"s3://":       {"s3", "s3://", "s3://", "s3://y"},
 		"S3+x.1-://b": {"s3+x.1-", "S3+x.1-://b", "S3+x.1-://", "S3+x.1-://b/y"},
@@ -100,9 +106,23 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
+	for _, name := range []string{"s3://b/x", "s3://b/a/x", "s3://b/a//x", "s3://b//x", "s3://b/a///x", "s3://b/.//x", "s3://b/a/../x"} {
+		if got := source.Join(source.Dir(name), path.Base(name)); got != name {
+			t.Errorf("%s is in %s: %s", name, source.Dir(name), got)
+		}
+		dir := name
+		for n := 0; dir != "s3://"; n++ {
+			if dir = source.Dir(dir); n > len(name) {
+				t.Fatalf("%s has no end", name)
+			}
+		}
+	}
+	if got := source.Join("s3://b/a//c", "../../x"); got != "s3://b/a/x" {
+		t.Errorf("up from s3://b/a//c: %s", got)
+	}
 	wd, err := os.Getwd()
 	stagetest.Must(t, err)
-	for name, want := range map[string]string{"a/../b": wd + "/b", "/a/": "/a", "s3://b/../c": "s3://c", "file:///x/y": "/x/y", "FILE:///x": "/x"} {
+	for name, want := range map[string]string{"a/../b": wd + "/b", "/a/": "/a", "s3://b/../c": "s3://b/../c", "http://b/a/../c": "http://b/c", "file:///x/y": "/x/y", "FILE:///x": "/x"} {
 		if got, err := source.Abs(name); got != want || err != nil {
 			t.Errorf("%s: %s, %v, want %s", name, got, err, want)
 		}
