@@ -51,7 +51,7 @@ func sameHost(a, b string) bool {
 }
 
 // HostOf is the scheme and the host, bucket or container of a name, without a user:
-// "https://host:port"; "" for a local path.
+// "https://host:port", "abfss://container@host"; "" for a local path.
 func HostOf(name string) string {
 	prefix, rest := split(name)
 	if prefix == "" || strings.EqualFold(prefix, "file://") {
@@ -60,6 +60,9 @@ func HostOf(name string) string {
 	host := rest
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
 		host = rest[:end]
+	}
+	if scheme := strings.ToLower(prefix); scheme == "abfs://" || scheme == "abfss://" { // it is a container
+		return prefix + host
 	}
 	return prefix + host[strings.LastIndexByte(host, '@')+1:]
 }

@@ -2,7 +2,9 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -90,9 +92,10 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 			return nil, errs.From(err).At(where(list, -1))
 		}
 		for _, name := range names {
-			if host := HostOf(name); !sameHost(host, HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
-				if host == "" {
-					host = "files of this machine"
+			if !near(list, name) && (elsewhere == nil || !elsewhere(name)) {
+				host := cmp.Or(HostOf(name), "files of this machine")
+				if repo := repository(name); repo != "" {
+					host = repo
 				}
 				return nil, bad("names %s, and the list is stored elsewhere: a list may name only what is stored where it is", errs.Name(host)).
 					Try("if you trust the list, add the beginning of these names to dataset.origins")
@@ -106,6 +109,28 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 		return nil, errs.New(errs.Empty, "the list has no names").At(where(list, -1)).Try("write one name in each line; lines that begin with # are comments")
 	}
 	return all, nil
+}
+
+// near says whether a name is stored where a list is: on its host, in its bucket or its
+// container, and of the Hub, in its repository. A repository without an owner has no more
+// than the folder of the list.
+func near(list, name string) bool {
+	if host, rest := placeOf(name); !sameHost(HostOf(list), host) || host != "" && up(rest) {
+		return false
+	}
+	repo := repository(list)
+	return repo == "" || repo == repository(name) || Under([]string{Dir(list)}, name)
+}
+
+// repository is the repository of a name of the Hub, with its revision, where it has an
+// owner; "" elsewhere.
+func repository(name string) string {
+	prefix, rest := split(name)
+	parts := strings.Split(rest, "/")
+	if !strings.EqualFold(prefix, "hf://") || slices.Contains(parts, "..") {
+		return ""
+	}
+	return prefix + strings.Join(parts[:min(len(parts), 3)], "/")
 }
 
 // listed is the name that a line of a list has.
