@@ -120,6 +120,7 @@ type store struct {
 func (s *store) setup() {
 	s.once.Do(func() {
 		s.env = readEnvironment()
+		s.env.bind(s.access)
 		s.creds = newCredentials(s)
 	})
 }

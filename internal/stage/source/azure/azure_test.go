@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +30,41 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(stagetest.OwnCache(m)) }
+// cloud is where the tests have Azure's own hosts: a proxy leads all connections to port
+// 443 there. net/http reads the proxy's address once in a process.
+var cloud atomic.Pointer[string]
+
+func TestMain(m *testing.M) {
+	proxy := httptest.NewServer(http.HandlerFunc(connect))
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy"} {
+		_ = os.Unsetenv(name)
+	}
+	_ = os.Setenv("HTTPS_PROXY", proxy.URL)
+	os.Exit(stagetest.OwnCache(m))
+}
+
+// connect answers CONNECT host:443.
+func connect(w http.ResponseWriter, r *http.Request) {
+	at := cloud.Load()
+	if r.Method != http.MethodConnect || at == nil || !strings.HasSuffix(r.Host, ":443") {
+		http.Error(w, "only CONNECT to port 443", http.StatusForbidden)
+		return
+	}
+	there, err := net.Dial("tcp", *at)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer there.Close()
+	here, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer here.Close()
+	_, _ = io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
+	go func() { _, _ = io.Copy(there, here) }()
+	_, _ = io.Copy(here, there)
+}
 
 // The emulator's account, which is the same everywhere and no secret.
 const (
