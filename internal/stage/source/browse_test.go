@@ -239,6 +239,82 @@ func TestAheadReadsLongRanges(t *testing.T) {
 	}
 }
 
+// As many objects as Width lets read at once are read ahead of, and each byte once.
+func TestAheadOfManyObjects(t *testing.T) {
+	const n, size = 64, 1 << 20
+	s := bucket.New()
+	s.Reach = source.Link{Gap: 64 << 10, Part: 256 << 10, Conns: n}
+	for i := range n {
+		s.Put(fmt.Sprintf("mem://b/%02d", i), make([]byte, size))
+	}
+	b := browse(t, s)
+	width := source.Width(b, "mem://b/00")
+	if width != n {
+		t.Fatalf("%d are read at once", width)
+	}
+	objs := make([]source.Info, n)
+	for i := range objs {
+		var err error
+		objs[i], err = b.Stat(t.Context(), fmt.Sprintf("mem://b/%02d", i))
+		stagetest.Must(t, err)
+	}
+	s.Calls()
+	for at := int64(0); at < size; at += 16 << 10 { // in turn: none is ahead of another
+		stagetest.Must(t, source.Each(t.Context(), width, n, func(i int) error { return b.ReadAt(t.Context(), objs[i], make([]byte, 16<<10), at) }))
+	}
+	b.End()
+	if c := s.Calls(); c.Reads > 8*n || c.Bytes > n*size {
+		t.Errorf("%d requests, %d bytes of %d", c.Reads, c.Bytes, n*size)
+	}
+}
+
+// What was requested early is counted until somebody asks for it, and those who no longer
+// read give it up for those who do.
+func TestAheadIsBounded(t *testing.T) {
+	const n, part, size = 16, 256 << 10, 8 << 20
+	s := bucket.New()
+	s.Reach = source.Link{Gap: 64 << 10, Part: part, Conns: n}
+	for i := range n + 1 {
+		s.Put(fmt.Sprintf("mem://b/%02d", i), make([]byte, size))
+	}
+	b := browse(t, s)
+	stat := func(i int) source.Info {
+		obj, err := b.Stat(t.Context(), fmt.Sprintf("mem://b/%02d", i))
+		stagetest.Must(t, err)
+		return obj
+	}
+	objs := make([]source.Info, n+1)
+	for i := range objs {
+		objs[i] = stat(i)
+	}
+	s.Calls()
+	const begun = 64<<10 + 2*part // of each object; what follows is requested early
+	for _, obj := range objs[:n] {
+		for at := int64(0); at < begun; at += 32 << 10 {
+			stagetest.Must(t, b.ReadAt(t.Context(), obj, make([]byte, 32<<10), at))
+		}
+	}
+	var c bucket.Calls
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		more := s.Calls()
+		if c.Reads += more.Reads; more.Reads == 0 {
+			break // what was requested has come
+		}
+		c.Bytes += more.Bytes
+	}
+	if early := (c.Bytes - n*begun) / part; early < n/2 || early > n {
+		t.Errorf("%d parts are in memory that nobody asked for", early)
+	}
+	s.Latency = 5 * time.Millisecond
+	s.Calls()
+	for at := int64(0); at < size; at += 4 << 10 {
+		stagetest.Must(t, b.ReadAt(t.Context(), objs[n], make([]byte, 4<<10), at))
+	}
+	if c := s.Calls(); c.Most < 3 || c.Bytes > size {
+		t.Errorf("with others that no longer read: %d requests at once, %d bytes", c.Most, c.Bytes)
+	}
+}
+
 // A range that nobody asked for fails nobody who asks for another, and an end is heeded.
 func TestAheadPassesOnErrors(t *testing.T) {
 	s := bucket.New()

@@ -50,6 +50,7 @@ const (
 	usualGap   = 1 << 20
 	usualPart  = 4 << 20
 	usualConns = 16
+	mostWidth  = 4 * usualConns // of Width
 )
 
 // LinkOf is the link to where a name is stored; false: reads of it do not wait, as those
@@ -79,7 +80,7 @@ func LinkOf(src Source, name string) (Link, bool) {
 // is hardly known yet finds out by what it is asked.
 func Width(src Source, name string) int {
 	if l, waits := LinkOf(src, name); waits {
-		return min(max(usualConns, l.Conns), 4*usualConns)
+		return min(max(usualConns, l.Conns), mostWidth)
 	}
 	return max(4, runtime.GOMAXPROCS(0))
 }
