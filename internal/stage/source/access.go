@@ -3,8 +3,8 @@ package source
 import (
 	"context"
 	"iter"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -34,21 +34,44 @@ type Access struct {
 // Written are names that a user wrote himself: the paths and the origins of a Spec, and not
 // what a table, a list or a redirect names. Credentials that are not for one host alone
 // (Storage.TokenEnv) are sent to the hosts of these.
-type Written struct{ Names []string }
+type Written struct {
+	Names []string // not changed once Host was called
+
+	once  sync.Once
+	hosts map[string]bool // of the names, as plainHost writes them
+}
 
 // Host says whether the user named something of that scheme and host, as in
-// "https://host:port".
+// "https://host:port". There may be many names, and each request asks.
 func (w *Written) Host(origin string) bool {
-	return w != nil && slices.ContainsFunc(w.Names, func(name string) bool {
-		hosts, err := Braces(HostOf(OfList(name)))
-		return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return sameHost(h, origin) })
+	if w == nil {
+		return false
+	}
+	w.once.Do(func() {
+		w.hosts = map[string]bool{}
+		for _, name := range w.Names {
+			hosts, err := Braces(HostOf(OfList(name)))
+			if err != nil {
+				continue // whoever expands it says so
+			}
+			for _, h := range hosts {
+				w.hosts[plainHost(h)] = true
+			}
+		}
 	})
+	return w.hosts[plainHost(origin)]
 }
 
-// sameHost says whether two results of HostOf are the same: hosts of HTTP have no case.
-func sameHost(a, b string) bool {
-	return a == b || strings.EqualFold(a, b) && (SchemeOf(a) == "http" || SchemeOf(a) == "https")
+// plainHost is a result of HostOf, in lower case if it is of HTTP: those have no case.
+func plainHost(host string) string {
+	if scheme := SchemeOf(host); scheme == "http" || scheme == "https" {
+		return strings.ToLower(host)
+	}
+	return host
 }
+
+// sameHost says whether two results of HostOf are the same.
+func sameHost(a, b string) bool { return plainHost(a) == plainHost(b) }
 
 // HostOf is the scheme and the host, bucket or container of a name, without a user:
 // "https://host:port", "abfss://container@host"; "" for a local path.

@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -174,6 +175,16 @@ func TestHosts(t *testing.T) {
 		if got := source.HostOf(name); got != want {
 			t.Errorf("HostOf(%s) = %s, want %s", name, got, want)
 		}
+	}
+	many := &source.Written{}
+	for i := range 10_000 {
+		many.Names = append(many.Names, fmt.Sprintf("https://h%d.example/{000..099}.tar", i%100))
+	}
+	if !many.Host("https://H7.example") || many.Host("https://h100.example") {
+		t.Error("of many names, others are found")
+	}
+	if n := testing.AllocsPerRun(10, func() { many.Host("https://other.example") }); n > 1 {
+		t.Errorf("each of many requests takes memory %v times to find that a host was not written", n)
 	}
 	if (*source.Written)(nil).Host("https://data.example") {
 		t.Error("nothing was written")
