@@ -58,7 +58,7 @@ type Mux struct {
 type opened struct {
 	Scheme
 	access  Access
-	buckets []string // whose names it has; nil: all of the scheme
+	buckets []string // whose names it has; nil: all of the scheme; empty: none
 	once    sync.Once
 	src     Source
 	hot     Hot    // src, or nil
@@ -155,7 +155,11 @@ func waysOf(s Scheme, places []Place) (ways []*opened, err error) {
 	}
 	switch len(ways) {
 	case 0: // nothing but what a table names, if that
-		return []*opened{{Scheme: s, access: first(places)}}, nil
+		way := &opened{Scheme: s, access: first(places)}
+		if s.Name != "file" && slices.ContainsFunc(places, func(p Place) bool { return p.Access.Storage != way.access.Storage }) {
+			way.buckets = []string{} // nobody knows whose table it would be
+		}
+		return []*opened{way}, nil
 	case 1:
 		ways[0].buckets = nil
 	}
