@@ -342,6 +342,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		"nothing for you":   {spoil: answer(404, "ResourceNotFound"), code: errs.Denied, says: "not public"},
 		"not public":        {spoil: answer(409, "PublicAccessNotPermitted"), code: errs.Denied, says: "PublicAccessNotPermitted: The sentence"},
 		"not allowed":       {spoil: answer(403, "AuthorizationPermissionMismatch"), code: errs.Denied, says: "AuthorizationPermissionMismatch"},
+		"a proxy":           {spoil: answer(407, "x"), code: errs.Denied, says: "the proxy wants a user name and a password (407)"},
 		"archived":          {spoil: answer(409, "BlobArchived"), code: errs.Unreadable, says: "archived"},
 		"out of order":      {spoil: answer(500, "InternalError"), code: errs.Unreachable, says: "500 InternalError"},
 		"too many requests": {spoil: answer(503, "ServerBusy"), code: errs.Throttled, says: "503 ServerBusy"},

@@ -334,6 +334,10 @@ func TestAnswersAreChecked(t *testing.T) {
 			refuse(w, true, 403, "forbidden", "me@example.com does not have storage.objects.get access")
 			return true
 		}, code: errs.Denied, says: "does not have storage.objects.get"},
+		"a proxy": {spoil: func(w http.ResponseWriter, r *http.Request) bool {
+			w.WriteHeader(http.StatusProxyAuthRequired)
+			return true
+		}, code: errs.Denied, says: "the proxy wants a user name and a password (407)"},
 		"out of order": {spoil: func(w http.ResponseWriter, r *http.Request) bool {
 			refuse(w, true, 500, "backendError", "try again")
 			return true
