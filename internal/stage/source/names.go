@@ -12,7 +12,7 @@ import (
 // a name without one is a path of the local file system. Package path and
 // path/filepath would make s3:/bucket/key of the former: the functions here do not.
 //
-// The key of an object is no path: "a//x", "a/./x" and "a/x" are three objects, and what
+// The key of an object is not a path: "a//x", "a/./x" and "a/x" are three objects, and what
 // cleans one reads another. So the functions here take keys as they are. A folder without a
 // name, that of "a//x", is written with its slashes, "a//"; "a/" is the same as "a". Names of
 // local files, HTTP and the Hub are paths.

@@ -78,8 +78,8 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 		return s.containers(ctx, p, flat, token)
 	}
 	query := url.Values{"restype": {"container"}, "comp": {"list"}, "include": {"metadata"}}
-	if p.key != "" {
-		query.Set("prefix", p.key+"/")
+	if prefix := remote.Prefix(dir); prefix != "" {
+		query.Set("prefix", prefix)
 	}
 	if !flat {
 		query.Set("delimiter", "/")

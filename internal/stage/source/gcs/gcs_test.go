@@ -520,3 +520,38 @@ func FuzzListing(f *testing.F) {
 		}
 	})
 }
+
+// Keys that a path cannot be are found, and read as what they are.
+func TestPatternsOverKeysThatAreNoPaths(t *testing.T) {
+	_, access := serve(t, map[string]object{
+		"a/x":   {data: []byte("a/x"), generation: 1},
+		"a//x":  {data: []byte("a//x"), generation: 2},
+		"a//y":  {data: []byte("a//y"), generation: 3},
+		"a///x": {data: []byte("a///x"), generation: 4},
+		"/x":    {data: []byte("/x"), generation: 5},
+		"x":     {data: []byte("x"), generation: 6},
+		"z":     {data: []byte("z"), generation: 7},
+	})
+	src := source.NewBrowser(t.Context(), open(t, access), nil)
+	defer src.End()
+	for pattern, want := range map[string][]string{
+		"a/x": {"a/x"}, "a//x": {"a//x"}, "a//{y,x}": {"a//y", "a//x"}, "/x": {"/x"}, "a/*": {"a/x"}, "a//*": {"a//x", "a//y"}, "a///*": {"a///x"}, "/*": {"/x"}, "*": {"a", "x", "z"},
+		"*/x": {"a/x"}, "*//x": {"a//x"}, "**/x": {"/x", "a///x", "a//x", "a/x", "x"}, "z*": {"z"}, "/z*": nil, "/z": nil, "a/y": nil,
+	} {
+		const root = "gs://photos/"
+		got, err := source.Expand(t.Context(), src, []string{root + pattern})
+		for i, name := range got {
+			if got[i] = strings.TrimPrefix(name, root); want == nil || got[i] == "a" {
+				continue
+			}
+			clean, err := source.Abs(name)
+			stagetest.Must(t, err)
+			if b, err := readAll(t, src, clean); err != nil || string(b) != got[i] {
+				t.Errorf("%s has the bytes of %q, %v", clean, b, err)
+			}
+		}
+		if !slices.Equal(got, want) || (want == nil) != (errs.CodeOf(err) == errs.NotFound) {
+			t.Errorf("%s: %q, want %q (%v)", pattern, got, want, err)
+		}
+	}
+}

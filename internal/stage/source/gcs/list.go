@@ -23,8 +23,8 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 		return s.buckets(ctx, dir, flat, token)
 	}
 	query := url.Values{"fields": {"nextPageToken,prefixes,items(name,size,generation)"}}
-	if key != "" {
-		query.Set("prefix", key+"/")
+	if prefix := remote.Prefix(dir); prefix != "" {
+		query.Set("prefix", prefix)
 	}
 	if !flat {
 		query.Set("delimiter", "/")
@@ -36,7 +36,7 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 	if err := s.ask(ctx, request{name: dir, bucket: bucket, query: query}, &l); err != nil {
 		return remote.Page{}, err
 	}
-	return l.page(strings.TrimSuffix(strings.TrimSuffix(dir, key), "/"))
+	return l.page(strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(dir, "/"), key), "/"))
 }
 
 // page is the listing of a bucket, whose name as the user writes it is root.

@@ -15,6 +15,16 @@ func Split(name string) (bucket, key string) {
 	return bucket, key
 }
 
+// Prefix is what the keys begin with that are below a folder, as Page gets it: of a folder
+// whose name is empty, the name ends in its slash.
+func Prefix(dir string) string {
+	_, key := Split(dir)
+	if key != "" {
+		key += "/"
+	}
+	return key + dir[len(strings.TrimRight(dir, "/")):]
+}
+
 // Entries makes the entries of a page out of what a store lists: objects by their names,
 // and folders by names with a slash at the end. An object whose name ends in a slash is
 // what some tools put into a folder to make it: it is none of the dataset. So is a folder

@@ -70,7 +70,7 @@ func delivered(t *testing.T, d spec.Dataset, f spec.Field) (all []int64, err err
 // Keys that a path cannot be are objects of their own, from the pattern to the batch: what
 // cleaned one would read another.
 func TestDatasetsOfKeysThatAreNoPaths(t *testing.T) {
-	keys := []string{"a/x.tar", "a//x.tar", "a///x.tar", "a//y.tar", "a/./x.tar", "a/../x.tar", "x.tar", "/x.tar", "n/z.tar", "only//w.tar"}
+	keys := []string{"a/x.tar", "a//x.tar", "a///x.tar", "a//y.tar", "a/./x.tar", "a/../x.tar", "x.tar", "/x.tar", "n/z.tar", "only//w.tar", "z.tar"}
 	objects := map[string][]byte{}
 	for i, key := range keys {
 		objects[key] = labelled(t, 100+i)
@@ -93,6 +93,8 @@ func TestDatasetsOfKeysThatAreNoPaths(t *testing.T) {
 		"a//{y,x}.tar":               {103, 101},
 		"{a//x,a/x,/x,x}.tar":        {101, 100, 107, 106},
 		"a//*.tar":                   {101, 103},
+		"/*.tar":                     {107},
+		"*.tar":                      {106, 110},
 		"a/*.tar":                    {100},
 		"*//x.tar":                   {101},
 		"*/x.tar":                    {100},
@@ -113,7 +115,7 @@ func TestDatasetsOfKeysThatAreNoPaths(t *testing.T) {
 		}
 	}
 	for path, hint := range map[string]string{
-		"s3://b/n//z.tar": `"s3://b/n/z.tar"`, "s3://b/only/w.tar": "", "s3://b/n//*.tar": "", "s3://b/n/../n/z.tar": "",
+		"s3://b/n//z.tar": `"s3://b/n/z.tar"`, "s3://b/only/w.tar": "", "s3://b/n//*.tar": "", "s3://b//z*.tar": "", "s3://b/n/../n/z.tar": "",
 	} {
 		if got, err := delivered(t, spec.Dataset{Path: spec.Paths{path}}, label); errs.CodeOf(err) != errs.NotFound || !strings.Contains(errs.From(err).Hint, hint) {
 			t.Errorf("%s: %v, %v (%s)", path, got, err, errs.From(err).Hint)

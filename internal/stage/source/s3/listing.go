@@ -57,8 +57,8 @@ func (s *store) below(ctx context.Context, o object) (bool, error) {
 func (s *store) list(ctx context.Context, o object, q url.Values) ([]byte, error) {
 	q.Set("list-type", "2")
 	q.Set("encoding-type", "url") // XML has no way to write most control characters
-	if o.key != "" {
-		q.Set("prefix", o.key+"/")
+	if prefix := remote.Prefix(o.name); prefix != "" {
+		q.Set("prefix", prefix)
 	}
 	bucket := o
 	bucket.key = ""
@@ -138,10 +138,7 @@ func readListing(body []byte, dir object, flat bool) (remote.Page, error) {
 	if err != nil {
 		return remote.Page{}, err
 	}
-	prefix := ""
-	if dir.key != "" {
-		prefix = dir.key + "/"
-	}
+	prefix := remote.Prefix(dir.name)
 	page := remote.Page{Entries: make([]source.Info, 0, len(l.Contents)+len(l.CommonPrefixes))}
 	for objects, folders := l.Contents, l.CommonPrefixes; len(objects) > 0 || len(folders) > 0; {
 		if len(folders) == 0 || len(objects) > 0 && objects[0].Key < folders[0].Prefix {
