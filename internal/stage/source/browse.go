@@ -349,7 +349,7 @@ func (b *Browser) Names(ctx context.Context, prefix string) (all []Info, err err
 	if all != nil {
 		return all, nil
 	}
-	if (f == nil || !f.done) && namesOnly(b.src, prefix) {
+	if (f == nil || !f.done) && Can(b.src, prefix).Names {
 		if all, err = Names(ctx, b.src, prefix); err != nil {
 			return nil, err
 		}
@@ -371,8 +371,6 @@ func (b *Browser) Names(ctx context.Context, prefix string) (all []Info, err err
 	return all, nil
 }
 
-func (b *Browser) namesOnly(prefix string) bool { return namesOnly(b.src, prefix) }
-
 // Keep is Keeper's.
 func (b *Browser) Keep(all []string) ([]string, error) {
 	if k, ok := b.src.(Keeper); ok {
@@ -381,23 +379,25 @@ func (b *Browser) Keep(all []string) ([]string, error) {
 	return all, nil
 }
 
-func (b *Browser) begin(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
-	if !b.passes(prefix) {
-		b.mu.Lock()
-		f := b.folders[key(folderOf(prefix))]
-		b.mu.Unlock()
-		if f != nil && f.done {
-			return nil, false // the listing is there
-		}
-	}
-	all, ok := Begin(ctx, b.src, prefix)
-	return b.counted(all), ok
+// Begin is Prefixer's.
+func (b *Browser) Begin(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return b.counted(Begin(ctx, b.src, prefix))
 }
 
-func (b *Browser) flat(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
-	all, ok := Flat(ctx, b.src, prefix)
-	return b.counted(all), ok
+// Can is Able's. A part of a folder whose listing is there is taken from it.
+func (b *Browser) Can(prefix string) Abilities {
+	can := Can(b.src, prefix)
+	if can.Begin && !b.passes(prefix) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		f := b.folders[key(folderOf(prefix))]
+		can.Begin = f == nil || !f.done
+	}
+	return can
 }
+
+// folderOf is the folder of a prefix that ends within a name.
+func folderOf(prefix string) string { return prefix[:strings.LastIndexByte(prefix, '/')+1] }
 
 // Walk is Walker's.
 func (b *Browser) Walk(ctx context.Context, prefix string) iter.Seq2[Info, error] {
@@ -405,9 +405,6 @@ func (b *Browser) Walk(ctx context.Context, prefix string) iter.Seq2[Info, error
 }
 
 func (b *Browser) counted(all iter.Seq2[Info, error]) iter.Seq2[Info, error] {
-	if all == nil {
-		return nil
-	}
 	return func(yield func(Info, error) bool) {
 		for it, err := range all {
 			b.count(1)
@@ -489,7 +486,7 @@ func (b *Browser) statIn(ctx context.Context, dir string, names []string, which 
 			return nil, err
 		}
 	}
-	if len(left) < fewNames || strings.HasSuffix(dir, "://") || namesOnly(b.src, dir) {
+	if len(left) < fewNames || strings.HasSuffix(dir, "://") || Can(b.src, dir).Names {
 		return left, nil
 	}
 	wanted, last := make(map[string][]int, len(left)), ""

@@ -39,7 +39,7 @@ func (x expander) glob(pattern string) ([]string, error) {
 		next := make([][]string, len(found))
 		deep := part == "**" // takes what follows it too, where a listing is flat
 		if deep {
-			_, deep = Flat(x.ctx, x.src, found[0])
+			deep = Can(x.src, found[0]).Walk
 		}
 		err := Each(x.ctx, x.width(found[0]), len(found), func(i int) (err error) {
 			if deep {
@@ -71,11 +71,10 @@ func (x expander) width(dir string) int {
 // flat is what matches the rest of a pattern, which begins with **, in a flat listing of
 // what is below dir.
 func (x expander) flat(dir, rest string) (next []string, err error) {
-	all, _ := Flat(x.ctx, x.src, dir)
 	pattern := strings.FieldsFunc(strings.ReplaceAll(rest, "[!", "[^"), func(r rune) bool { return r == '/' })
 	folders := pattern[len(pattern)-1] != "**" // may be what is meant
 	var before []string
-	for it, err := range all {
+	for it, err := range Walk(x.ctx, x.src, dir) {
 		switch {
 		case errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore):
 			return next, nil
@@ -190,14 +189,10 @@ func (x expander) below(next []string, dir string, files bool) ([]string, error)
 // begin is what a folder holds that may begin with some letters, and more where the source
 // lists whole folders only.
 func (x expander) begin(dir, letters string) (all []Info, err error) {
-	if letters == "" {
+	if letters == "" || !Can(x.src, dir+letters).Begin {
 		return x.entries(dir)
 	}
-	some, ok := Begin(x.ctx, x.src, dir+letters)
-	if !ok {
-		return x.entries(dir)
-	}
-	for it, err := range some {
+	for it, err := range Begin(x.ctx, x.src, dir+letters) {
 		if err != nil {
 			return nil, err
 		}

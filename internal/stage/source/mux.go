@@ -343,28 +343,20 @@ func (m *Mux) Walk(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return m.ring.Load().each(Walk(ctx, o.src, m.ring.Load().full(prefix)))
 }
 
-func (m *Mux) begin(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
-	return m.some(ctx, prefix, Begin)
-}
-
-func (m *Mux) flat(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
-	return m.some(ctx, prefix, Flat)
-}
-
-// some is a listing that only some sources have.
-func (m *Mux) some(ctx context.Context, prefix string, of func(context.Context, Source, string) (iter.Seq2[Info, error], bool)) (iter.Seq2[Info, error], bool) {
+// Begin is Prefixer's, over every source.
+func (m *Mux) Begin(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	o, err := m.of(prefix)
 	if err != nil {
-		return nil, false
+		return func(yield func(Info, error) bool) { yield(Info{}, err) }
 	}
-	all, ok := of(ctx, o.src, m.ring.Load().full(prefix))
-	if !ok {
-		return nil, false
-	}
-	return m.ring.Load().each(all), true
+	return m.ring.Load().each(Begin(ctx, o.src, m.ring.Load().full(prefix)))
 }
 
-func (m *Mux) namesOnly(prefix string) bool {
+// Can is Able's.
+func (m *Mux) Can(prefix string) Abilities {
 	o, err := m.of(prefix)
-	return err == nil && namesOnly(o.src, prefix)
+	if err != nil {
+		return Abilities{}
+	}
+	return Can(o.src, m.ring.Load().full(prefix))
 }
