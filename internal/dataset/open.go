@@ -14,6 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
 )
 
 // Options are what Open needs in addition to the Spec.
@@ -104,7 +105,7 @@ func open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 // openPart opens one dataset.
 func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Options) (*Part, error) {
 	opt.Progress = inTurn(opt.Progress)
-	look := source.NewBrowser(ctx, src, func(names int64) {
+	look := browse.New(ctx, src, func(names int64) {
 		if opt.Progress != nil {
 			opt.Progress(names, 0, "names")
 		}

@@ -41,19 +41,19 @@ type Written struct{ Names []string }
 func (w *Written) Host(origin string) bool {
 	return w != nil && slices.ContainsFunc(w.Names, func(name string) bool {
 		hosts, err := Braces(HostOf(OfList(name)))
-		return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return sameHost(h, origin) })
+		return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return SameHost(h, origin) })
 	})
 }
 
-// sameHost says whether two results of HostOf are the same: hosts of HTTP have no case.
-func sameHost(a, b string) bool {
+// SameHost says whether two results of HostOf are the same: hosts of HTTP have no case.
+func SameHost(a, b string) bool {
 	return a == b || strings.EqualFold(a, b) && (SchemeOf(a) == "http" || SchemeOf(a) == "https")
 }
 
 // HostOf is the scheme and the host, bucket or container of a name, without a user:
 // "https://host:port"; "" for a local path.
 func HostOf(name string) string {
-	prefix, rest := split(name)
+	prefix, rest := CutScheme(name)
 	if prefix == "" || strings.EqualFold(prefix, "file://") {
 		return ""
 	}

@@ -65,7 +65,7 @@ func Head(ctx context.Context, src Source, name string, p []byte) (int, error) {
 		return 0, err
 	}
 	if st.Dir {
-		return 0, isFolder(name)
+		return 0, NoFile(name)
 	}
 	n := min(int64(len(p)), st.Size)
 	return int(n), src.ReadAt(ctx, st, p[:n], 0)
@@ -94,15 +94,15 @@ func Stats(ctx context.Context, src Source, names []string, got func(i int, st I
 	for i := range all {
 		all[i] = i
 	}
-	return statEach(ctx, src, names, all, got)
+	return StatEach(ctx, src, names, all, got)
 }
 
 // statRun is how many local files one goroutine looks at in one go: a look takes about as
 // long as taking turns does.
 const statRun = 64
 
-// statEach looks at some of names, which are their numbers, one by one.
-func statEach(ctx context.Context, src Source, names []string, which []int, got func(i int, st Info, err error) error) error {
+// StatEach looks at some of names, which are their numbers, one by one.
+func StatEach(ctx context.Context, src Source, names []string, which []int, got func(i int, st Info, err error) error) error {
 	if len(which) == 0 {
 		return ctx.Err()
 	}
@@ -264,7 +264,7 @@ func ReadAll(ctx context.Context, src Source, name string, most int64) ([]byte, 
 	case err != nil:
 		return nil, err
 	case st.Dir:
-		return nil, isFolder(name)
+		return nil, NoFile(name)
 	case st.Size > most:
 		return nil, errs.New(errs.Unreadable, "the file has %d bytes, more than the %d that such a file may have", st.Size, most).At(where(name, -1)).
 			Try("check that this is the file that was meant")
@@ -296,7 +296,8 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func isFolder(name string) error {
+// NoFile is the error of reading a folder.
+func NoFile(name string) error {
 	return errs.New(errs.Unreadable, "this is a folder, and not a file that can be read").At(where(name, -1)).
 		Try("give the name of a file in %s", strings.Clone(name))
 }

@@ -8,13 +8,17 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
+// MaxNames bounds what braces may become: {0..999999999} is a slip of the hand,
+// and must not eat the memory.
+const MaxNames = 10_000_000
+
 // Braces expands the braces of one pattern as bash does, in order: {a,b}, {1..9},
 // {001..100} with its zeros, {a..e}, {0..10..5}, nested and side by side. Braces
 // around one thing ({x}, {}) stay, and a backslash takes the meaning from what
 // follows it. Unlike bash, braces that do not pair are an error, as they are for
 // WebDataset: they are a slip in every dataset seen.
 func Braces(pattern string) ([]string, error) {
-	out, err := expandBraces(pattern, maxNames)
+	out, err := expandBraces(pattern, MaxNames)
 	if err != nil {
 		return nil, err
 	}
@@ -183,4 +187,9 @@ func unescape(s string) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
+}
+
+func tooMany(pattern string) error {
+	return errs.New(errs.Config, "the braces of %s stand for more than %d names", quote(pattern), MaxNames).
+		Try("check the numbers in the braces")
 }

@@ -31,7 +31,7 @@ var vendors = map[string]string{
 // insteadOf says what to write instead of a name whose scheme no source has; "": nothing
 // is known of it. A name with secrets is not repeated.
 func insteadOf(name, scheme string) string {
-	_, rest := split(name)
+	_, rest := CutScheme(name)
 	write := func(other string) string {
 		if Shown(name) != name {
 			return "write the same with " + other[:strings.Index(other, "://")+3]

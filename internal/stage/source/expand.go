@@ -10,10 +10,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// maxNames bounds what braces may become: {0..999999999} is a slip of the hand,
-// and must not eat the memory.
-const maxNames = 10_000_000
-
 // Expand turns what a user wrote for "these files" into names that exist. Braces
 // become lists as in bash and WebDataset ({000..099}, {a,b}, nested); then *, ?,
 // [] and ** stand for what is stored, in byte order, without hidden files unless
@@ -61,7 +57,7 @@ func expand(ctx context.Context, src Source, patterns []string) ([]string, error
 		if err != nil {
 			return nil, err
 		}
-		if len(out)+len(names) > maxNames {
+		if len(out)+len(names) > MaxNames {
 			return nil, tooMany(p)
 		}
 		if out, err = x.appendFound(out, p, names); err != nil {
@@ -90,7 +86,7 @@ func (x *expander) look(patterns []string) error {
 			continue
 		}
 		names = append(names, p)
-		if more, err := Braces(p); err == nil && (len(more) > 1 || len(more) == 1 && more[0] != p) && len(names)+len(more) <= maxNames {
+		if more, err := Braces(p); err == nil && (len(more) > 1 || len(more) == 1 && more[0] != p) && len(names)+len(more) <= MaxNames {
 			names = append(names, more...)
 		}
 	}
@@ -185,7 +181,7 @@ func Suggest(ctx context.Context, src Source, name string) string {
 	dir, rest := deepest(ctx, src, name)
 	word, more, _ := strings.Cut(rest, "/")
 	all, err := Names(ctx, src, dir)
-	switch prefix, in := split(dir); {
+	switch prefix, in := CutScheme(dir); {
 	case err != nil && prefix != "" && in == "": // its buckets, or its servers
 		return "check the path: there is no " + quote(prefix+word) + ", or nothing of it may be listed"
 	case err != nil:
@@ -225,9 +221,4 @@ func deepest(ctx context.Context, src Source, name string) (dir, rest string) {
 			return dir, rest
 		}
 	}
-}
-
-func tooMany(pattern string) error {
-	return errs.New(errs.Config, "the braces of %s stand for more than %d names", quote(pattern), maxNames).
-		Try("check the numbers in the braces")
 }

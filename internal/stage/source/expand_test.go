@@ -13,6 +13,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
 // What bash 5.2 makes of the same words (and braceexpand, where it agrees).
@@ -101,7 +102,7 @@ func tree(t *testing.T, names ...string) string {
 			}
 			continue
 		}
-		put(t, filepath.Join(dir, n), nil)
+		stagetest.Put(t, filepath.Join(dir, n), nil)
 	}
 	t.Chdir(dir)
 	return dir

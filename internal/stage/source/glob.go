@@ -17,7 +17,7 @@ func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
 // glob is what matches a pattern, sorted; nil for nothing, a malformed pattern
 // included.
 func (x expander) glob(pattern string) ([]string, error) {
-	prefix, rest := split(pattern)
+	prefix, rest := CutScheme(pattern)
 	if prefix == "" && strings.HasPrefix(rest, "/") {
 		prefix, rest = "/", strings.TrimLeft(rest, "/")
 	}
@@ -60,10 +60,13 @@ func (x expander) glob(pattern string) ([]string, error) {
 	return slices.Compact(found), nil
 }
 
+// foldersAtOnce is how many folders of a store are listed at the same time.
+const foldersAtOnce = 16
+
 // width is how many folders like this one are listed at once.
 func (x expander) width(dir string) int {
 	if _, waits := LinkOf(x.src, dir); waits {
-		return dirsAtOnce
+		return foldersAtOnce
 	}
 	return 1
 }

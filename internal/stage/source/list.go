@@ -90,7 +90,7 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 			return nil, errs.From(err).At(where(list, -1))
 		}
 		for _, name := range names {
-			if host := HostOf(name); !sameHost(host, HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
+			if host := HostOf(name); !SameHost(host, HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
 				if host == "" {
 					host = "files of this machine"
 				}
@@ -98,7 +98,7 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 					Try("if you trust the list, add the beginning of these names to dataset.origins")
 			}
 		}
-		if all = append(all, names...); len(all) > maxNames {
+		if all = append(all, names...); len(all) > MaxNames {
 			return nil, tooMany(list)
 		}
 	}

@@ -173,7 +173,7 @@ func first(places []Place) Access {
 // braces of one stand for.
 func (s Scheme) buckets(name string) []string {
 	parts := max(s.Parts, 1)
-	_, rest := split(Shown(name))
+	_, rest := CutScheme(Shown(name))
 	words := strings.Split(rest, "/")
 	bucket := strings.Join(words[:min(parts, len(words))], "/")
 	names, err := Braces(bucket)
@@ -185,7 +185,7 @@ func (s Scheme) buckets(name string) []string {
 
 // has reports whether a source has a name of its scheme.
 func (o *opened) has(name string) bool {
-	_, rest := split(name)
+	_, rest := CutScheme(name)
 	return o.buckets == nil || slices.ContainsFunc(o.buckets, func(b string) bool {
 		return strings.HasPrefix(rest, b) && (len(rest) == len(b) || rest[len(b)] == '/')
 	})

@@ -18,11 +18,11 @@ func TestMux(t *testing.T) {
 	stagetest.Source(t, func(t *testing.T, objects map[string][]byte) (source.Source, string, func(string, []byte)) {
 		dir := t.TempDir() + "/"
 		for name, data := range objects {
-			put(t, dir+name, data)
+			stagetest.Put(t, dir+name, data)
 		}
 		m := source.NewMux([]source.Scheme{source.Local()}, source.Access{})
 		t.Cleanup(func() { stagetest.Must(t, m.Close()) })
-		return m, dir, func(name string, data []byte) { put(t, dir+name, data) }
+		return m, dir, func(name string, data []byte) { stagetest.Put(t, dir+name, data) }
 	})
 	made := 0
 	broken := errs.New(errs.Unreadable, "no key").Try("get one")
@@ -34,7 +34,7 @@ func TestMux(t *testing.T) {
 		}},
 		{Name: "locked", Open: func(source.Access) (source.Source, error) { return nil, broken }},
 	}, source.Access{})
-	local := put(t, filepath.Join(t.TempDir(), "a://b"), []byte("local")) // not a scheme: there is a slash before
+	local := stagetest.Put(t, filepath.Join(t.TempDir(), "a://b"), []byte("local")) // not a scheme: there is a slash before
 	for name, want := range map[string]string{"one://a": "in one", "ONE://a": "", local: "local"} {
 		b, err := source.ReadAll(ctx, m, name, 100)
 		if string(b) != want || (err == nil) != (want != "") {

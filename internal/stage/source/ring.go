@@ -53,7 +53,7 @@ func (r *ring) add(given string) error {
 			Try("give one of them; if they are different objects, give each a name of its own")
 	}
 	r.given[name] = given
-	prefix, rest := split(given)
+	prefix, rest := CutScheme(given)
 	if user, _, ok := strings.Cut(authority(rest), "@"); ok && !strings.Contains(authority(Shown(name)[len(prefix):]), "@") {
 		r.users[strings.ToLower(prefix)+host(rest)] = user + "@"
 	}
@@ -85,7 +85,7 @@ func (r *ring) full(name string) string {
 		}
 		return strings.TrimSuffix(given, "/") + "/"
 	}
-	prefix, rest := split(name)
+	prefix, rest := CutScheme(name)
 	if prefix == "" {
 		return name
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
 )
 
 // openSource opens the dataset: text as its lines and files if it is to become
@@ -163,7 +164,7 @@ func fresh(ctx context.Context, src source.Source, l *dataset.Collection) (bool,
 		for f := range paths {
 			paths[f] = string(x.AppendPath(f, nil))
 		}
-		look := source.NewBrowser(ctx, src, nil)
+		look := browse.New(ctx, src, nil)
 		defer look.End()
 		return source.Stats(ctx, look, paths, same) == nil, ctx.Err()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
 )
 
 // The columns beside those that every index has.
@@ -44,7 +45,7 @@ func pairs(ctx context.Context, src source.Source, paths []string, flat bool) ([
 		return parts, ctx.Err()
 	}
 	if !flat {
-		source.Expect(ctx, src, indexes(paths))
+		browse.Expect(ctx, src, indexes(paths))
 	}
 	err := format.EachOf(ctx, src, paths[0], len(paths), func(i int) error {
 		parts[i].bin = paths[i]
