@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
 // many is more reads than it takes until a file is mapped.
