@@ -31,7 +31,7 @@ var otherWords = map[string]struct {
 	"internal/dataset/column.go":            {[]string{"npy"}, "a codec"},
 	"internal/loader/bundle.go":             {[]string{"npy"}, "a codec"},
 	"internal/spec/check.go":                {[]string{"tokens"}, "batch.tokens, a key"},
-	"internal/stage/source/elsewhere.go":    {[]string{"tar"}, "a file system of fsspec's: tar://"},
+	"internal/stage/source/pattern/refuse.go":    {[]string{"tar"}, "a file system of fsspec's: tar://"},
 	"internal/base/wire/wire.go":            {[]string{"table"}, "a message"},
 	"internal/base/wire/page.go":            {[]string{"python"}, "the stage in which Python workers are"},
 	"internal/base/stats":                   {[]string{"python"}, "the stage of the user's code"},

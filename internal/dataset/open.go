@@ -15,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/browse"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // Options are what Open needs in addition to the Spec.
@@ -158,7 +159,7 @@ func (f finder) find(d spec.Dataset) (*Format, []string, error) {
 	if d.Manifest != "" && (d.Format == "" || d.Format == "auto") {
 		d.Format = all[slices.IndexFunc(all, func(f Format) bool { return slices.Contains(f.Keys, "manifest") })].Name
 	}
-	paths, err := source.ExpandFrom(f.ctx, f.src, d.Paths(), d.Elsewhere)
+	paths, err := pattern.ExpandFrom(f.ctx, f.src, d.Paths(), d.Elsewhere)
 	if err != nil {
 		return nil, nil, err
 	}

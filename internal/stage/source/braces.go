@@ -70,7 +70,7 @@ func expandBraces(s string, limit int) ([]string, error) {
 		return nil, err
 	}
 	if len(items) > limit/len(tails) {
-		return nil, tooMany(s)
+		return nil, TooMany(s)
 	}
 	out := make([]string, 0, len(items)*len(tails))
 	for _, item := range items {
@@ -114,7 +114,7 @@ func firstBraces(s string) (open, shut int, commas []int, err error) {
 }
 
 func unpaired(s string, at int, has, wants string) error {
-	return errs.New(errs.Config, "the %s at character %d of %s has no %s", has, at+1, quote(s), wants).
+	return errs.New(errs.Config, "the %s at character %d of %s has no %s", has, at+1, strconv.Quote(s), wants).
 		Try("write train-{000..099}.tar for a hundred shards, or \\%s for the character itself", has)
 }
 
@@ -152,7 +152,7 @@ func span(s string, limit int) (items []string, ok bool, err error) {
 	}
 	count := span / uint64(max(step, -step))
 	if count >= uint64(limit) {
-		return nil, false, tooMany("{" + s + "}")
+		return nil, false, TooMany("{" + s + "}")
 	}
 	count++
 	items = make([]string, 0, count)
@@ -189,7 +189,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-func tooMany(pattern string) error {
-	return errs.New(errs.Config, "the braces of %s stand for more than %d names", quote(pattern), MaxNames).
+// TooMany is the error of a pattern that stands for more than MaxNames.
+func TooMany(pattern string) error {
+	return errs.New(errs.Config, "the braces of %s stand for more than %d names", strconv.Quote(pattern), MaxNames).
 		Try("check the numbers in the braces")
 }

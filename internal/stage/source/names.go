@@ -126,3 +126,11 @@ func ToWrite(name, what string) (string, error) {
 	return "", errs.New(errs.Config, "%s cannot be written to %s://: stoker reads stores, and does not write to them yet", what, scheme).At(where(Shown(name), -1)).
 		Try("write to a folder of this machine, and upload it, for example with rclone copy")
 }
+
+// OfList is the name of the list that a path stands for, and any other path as it is.
+func OfList(path string) string {
+	if list, is := strings.CutPrefix(path, "@"); is && SchemeOf(list) != "" {
+		return list
+	}
+	return path
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -122,7 +123,7 @@ func TestSecretsEndAtTheMux(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 	}
-	found, err := source.Expand(ctx, m, []string{"toy://h/c/{0..1}.tar"})
+	found, err := pattern.Expand(ctx, m, []string{"toy://h/c/{0..1}.tar"})
 	if err != nil || strings.Join(found, " ") != "toy://h/c/0.tar toy://h/c/1.tar" {
 		t.Errorf("%v, %v", found, err)
 	}
@@ -145,25 +146,12 @@ func TestSecretsEndAtTheMux(t *testing.T) {
 	}
 }
 
-// Names are shown as in the golden, which Python reads too.
-func TestShown(t *testing.T) {
-	text, err := os.ReadFile("../../../testdata/shown.json")
-	stagetest.Must(t, err)
-	var golden struct{ Names map[string]string }
-	stagetest.Must(t, json.Unmarshal(text, &golden))
-	for given, want := range golden.Names {
-		if got := source.Shown(given); got != want {
-			t.Errorf("%s is shown as %s, not as %s", given, got, want)
-		}
-	}
-}
-
 // Names that are found later, as those of a list, are kept as those that were given.
 func TestSecretsOfNamesThatAreExpanded(t *testing.T) {
 	objects := stagetest.Memory{"toy://h/0?sig=HUSH": []byte("0"), "toy://h/1?sig=HUSH": []byte("1")}
 	var asked []string
 	m := source.NewMux([]source.Scheme{{Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}}, source.Access{})
-	found, err := source.Expand(ctx, m, []string{"toy://h/{0..1}?sig=HUSH"})
+	found, err := pattern.Expand(ctx, m, []string{"toy://h/{0..1}?sig=HUSH"})
 	if err != nil || strings.Join(found, " ") != "toy://h/0 toy://h/1" {
 		t.Fatalf("%v, %v", found, err)
 	}
@@ -172,7 +160,7 @@ func TestSecretsOfNamesThatAreExpanded(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
 	}
-	if _, err := source.Expand(ctx, m, []string{"toy://h/0?sig=HUSH2"}); errs.CodeOf(err) != errs.Config || strings.Contains(err.Error(), "HUSH") {
+	if _, err := pattern.Expand(ctx, m, []string{"toy://h/0?sig=HUSH2"}); errs.CodeOf(err) != errs.Config || strings.Contains(err.Error(), "HUSH") {
 		t.Errorf("another signature of the same name: %v", err)
 	}
 }
@@ -184,20 +172,11 @@ func TestSecretsOfLists(t *testing.T) {
 	var asked []string
 	m, err := source.NewMuxOf([]source.Scheme{source.Local(), {Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}}, []source.Place{{Names: []string{list}}})
 	stagetest.Must(t, err)
-	found, err := source.Expand(ctx, m, []string{source.Shown(list)})
+	found, err := pattern.Expand(ctx, m, []string{source.Shown(list)})
 	if err != nil || strings.Join(found, " ") != "toy://h/0.tar toy://h/1.tar" {
 		t.Fatalf("%v, %v", found, err)
 	}
 	if b, err := source.ReadAll(ctx, m, found[1], 10); err != nil || string(b) != "1" {
 		t.Errorf("%q, %v", b, err)
-	}
-}
-
-// A command line that is kept has no secrets of its flags and URLs.
-func TestShownWords(t *testing.T) {
-	given := strings.Fields("python train.py --hf-token HUSH --api_key=HUSH -v --secret --tokenizer gpt2 --data https://u:HUSH@h/x?sig=HUSH --data=s3://b/x --token")
-	want := "python train.py --hf-token ... --api_key=... -v --secret --tokenizer gpt2 --data https://h/x --data=s3://b/x --token"
-	if got := strings.Join(source.ShownWords(given), " "); got != want {
-		t.Error(got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/browse"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // openSource opens the dataset: text as its lines and files if it is to become
@@ -50,7 +51,7 @@ func (p *packer) texts(ctx context.Context, src source.Source) (kind string, all
 		return "", nil, nil
 	}
 	text := formats[at]
-	paths, err := source.ExpandFrom(ctx, src, p.Dataset.Path, p.Dataset.Elsewhere)
+	paths, err := pattern.ExpandFrom(ctx, src, p.Dataset.Path, p.Dataset.Elsewhere)
 	if err != nil {
 		return "", nil, err
 	}
@@ -192,7 +193,7 @@ func (c Config) apart(ctx context.Context) error {
 		return err
 	}
 	defer src.Close()
-	paths, err := source.ExpandFrom(ctx, src, c.Dataset.Path, c.Dataset.Elsewhere)
+	paths, err := pattern.ExpandFrom(ctx, src, c.Dataset.Path, c.Dataset.Elsewhere)
 	if err != nil {
 		return nil //nolint:nilerr // opening it says so
 	}

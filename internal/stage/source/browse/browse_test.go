@@ -15,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/browse"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/bucket"
 )
@@ -75,7 +76,7 @@ func TestListingsAreAskedOnce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := over(t, s)
 			s.Calls()
-			found, err := source.Expand(t.Context(), b, c.patterns)
+			found, err := pattern.Expand(t.Context(), b, c.patterns)
 			stagetest.Must(t, err)
 			if len(found) != c.found || !slices.IsSorted(found) {
 				t.Errorf("%d names: %q ...", len(found), found[:min(3, len(found))])
@@ -105,7 +106,7 @@ func TestMissingOfMany(t *testing.T) {
 		s.Put(fmt.Sprintf("mem://b/train/%03d.tar", i), nil)
 	}
 	b := over(t, s)
-	_, err := source.Expand(t.Context(), b, []string{"mem://b/train/{000..999}.tar"})
+	_, err := pattern.Expand(t.Context(), b, []string{"mem://b/train/{000..999}.tar"})
 	e := errs.From(err)
 	if e.Code != errs.NotFound || !strings.Contains(e.What, "500 of the 1000") || !strings.Contains(e.What, "train/500.tar") || !strings.Contains(e.Hint, "did you mean") {
 		t.Errorf("%v | %s", err, e.Hint)
@@ -131,15 +132,15 @@ func TestFlatGlobs(t *testing.T) {
 		stagetest.Put(t, dir+"/"+name, []byte(name))
 		s.Put("mem://b/"+name, []byte(name))
 	}
-	for _, pattern := range []string{
+	for _, given := range []string{
 		"**", "a/**", "a/**/x-*.tar", "**/x-*.tar", "**/b/**/x-*", "*/**/*.tar", "a/**/c/*", "a/**/.x-*", "a/**/b*", "**/x-*", "a/b/**", "a/**/nothing", "a/x-[0-9].tar", "a/*/x-?.tar", "a/**/d", "a/[!b]*",
 	} {
-		here, errHere := source.Expand(t.Context(), source.NewFile(), []string{dir + "/" + pattern})
+		here, errHere := pattern.Expand(t.Context(), source.NewFile(), []string{dir + "/" + given})
 		b := over(t, s)
 		s.Calls()
-		there, err := source.Expand(t.Context(), b, []string{"mem://b/" + pattern})
+		there, err := pattern.Expand(t.Context(), b, []string{"mem://b/" + given})
 		if (errHere == nil) != (err == nil) {
-			t.Errorf("%s: %v; of local files %v", pattern, err, errHere)
+			t.Errorf("%s: %v; of local files %v", given, err, errHere)
 			continue
 		}
 		for i := range here {
@@ -149,10 +150,10 @@ func TestFlatGlobs(t *testing.T) {
 			there[i] = strings.TrimPrefix(there[i], "mem://b")
 		}
 		if !slices.Equal(here, there) {
-			t.Errorf("%s: %q; of local files %q", pattern, there, here)
+			t.Errorf("%s: %q; of local files %q", given, there, here)
 		}
-		if c := s.Calls(); strings.HasPrefix(pattern, "a/**") && err == nil && c.All() > 2 {
-			t.Errorf("%s: %+v", pattern, c)
+		if c := s.Calls(); strings.HasPrefix(given, "a/**") && err == nil && c.All() > 2 {
+			t.Errorf("%s: %+v", given, c)
 		}
 	}
 }
@@ -270,7 +271,7 @@ func TestListingsTellProgress(t *testing.T) {
 	var told []int64
 	b := browse.New(t.Context(), s, func(n int64) { told = append(told, n) })
 	defer b.End()
-	found, err := source.Expand(t.Context(), b, []string{"mem://b/*/*"})
+	found, err := pattern.Expand(t.Context(), b, []string{"mem://b/*/*"})
 	stagetest.Must(t, err)
 	if len(found) != 5000 || len(told) != 5 || !slices.IsSorted(told) {
 		t.Errorf("%d names, and %d was told", len(found), told)

@@ -23,6 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/hub"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/formats"
@@ -766,7 +767,7 @@ func TestErrorsTeach(t *testing.T) {
 		"hf://owner/photos/data/train-000.tar":                     {errs.Config, "hf://datasets/OWNER/NAME"},
 		"hf://datasets":                                            {errs.NotFound, ""},
 	} {
-		_, err := source.Expand(t.Context(), src, []string{name})
+		_, err := pattern.Expand(t.Context(), src, []string{name})
 		if e := errs.From(err); err == nil || e.Code != c.code || !strings.Contains(e.Hint, c.says) {
 			t.Errorf("%s: %v (%s)", name, err, e.Hint)
 		}

@@ -1,0 +1,201 @@
+package pattern
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// What other tools take as the name of data and stoker does not, and what to write
+// instead: commands of WebDataset's, chains of fsspec's. Schemes are for the source of all
+// names.
+
+// notNames refuses what looks like a name, and is a command or a chain of names.
+func notNames(pattern string) error {
+	if command, ok := strings.CutPrefix(pattern, "pipe:"); ok {
+		return piped(command)
+	}
+	if strings.HasPrefix(pattern, "dbfs:/") {
+		return errs.New(errs.Config, "%s is a path of Databricks, and not of this machine", strconv.Quote(pattern)).
+			Try("give the path under which Databricks mounts it: %s", strconv.Quote("/dbfs/"+strings.TrimLeft(strings.TrimPrefix(pattern, "dbfs:"), "/")))
+	}
+	if first, rest, ok := strings.Cut(pattern, "::"); ok {
+		return chained(first, rest)
+	}
+	return nil
+}
+
+// caches are fsspec's words for keeping a copy, and archives those for a file in one.
+var (
+	caches   = []string{"simplecache", "filecache", "blockcache", "cached", "cache", "dircache", "cachingfilesystem"}
+	archives = []string{"zip", "tar", "libarchive", "reference", "dir", "git", "memory", "asyncwrapper", "generic"}
+)
+
+// chained refuses a chain of fsspec's; nil: it is none.
+func chained(first, rest string) error {
+	word := source.SchemeOf(first)
+	if word == "" {
+		word = first
+	}
+	cache := slices.Contains(caches, word)
+	if !cache && !slices.Contains(archives, word) {
+		return nil
+	}
+	e := errs.New(errs.Config, "%s:: is the beginning of a chained URL of fsspec, which stoker does not read", word)
+	last := rest[strings.LastIndex(rest, "::")+len("::"):]
+	if !strings.Contains(rest, "::") {
+		last = rest
+	}
+	switch {
+	case cache && strings.Contains(rest, "::") && chained(cutFirst(rest)) != nil:
+		return chained(cutFirst(rest))
+	case source.Shown(last) != last:
+		return e.Try("give the URL after the last :: alone")
+	case cache:
+		return e.Try("give the URL alone, which is read in place: %s", strconv.Quote(last))
+	case word == "tar":
+		return e.Try("give the archive, whose members are the samples: %s", strconv.Quote(last))
+	case word == "zip" || word == "libarchive":
+		return e.Try("unpack %s beside it and give the folder, or write its files as tar shards (stoker pack)", strconv.Quote(last))
+	}
+	return e.Try("give the name of the data itself, such as %s", strconv.Quote(last))
+}
+
+func cutFirst(s string) (first, rest string) {
+	first, rest, _ = strings.Cut(s, "::")
+	return first, rest
+}
+
+// piped refuses a command of WebDataset's, and finds in it the name of what it reads. The
+// command is not repeated: it may have keys, tokens and headers.
+func piped(command string) error {
+	words := shellWords(command)
+	program := "pipe"
+	if len(words) > 0 {
+		program = path.Base(words[0])
+		if strings.Contains(program, "=") { // a variable that is set for the command
+			program = "..."
+		}
+	}
+	e := errs.New(errs.Config, "pipe:%s is a command, and stoker does not run commands: it reads files and stores itself", program)
+	name, also := readBy(command, words)
+	switch {
+	case name == "":
+		return e.Try("copy or mount the data, and give its path")
+	case source.Shown(name) != name:
+		return e.Try("give the URL that is in the command%s", also)
+	case source.SchemeOf(name) == "":
+		return e.Try("give the path: %s", strconv.Quote(name))
+	}
+	return e.Try("give the URL: %s%s", strconv.Quote(name), also)
+}
+
+// unpackers are commands after a | that stoker needs none of: it reads compressed shards.
+var unpackers = []string{"gunzip", "gzip", "zcat", "pigz", "unpigz", "zstd", "zstdcat", "unzstd", "lz4", "lz4cat", "unlz4"}
+
+// readBy is the name of the only thing that a command reads, and what else its options
+// ask for; "": it is not clear.
+func readBy(command string, words []string) (name, also string) {
+	rest := []string(nil)
+	if at := slices.IndexFunc(words, func(w string) bool { return w == "|" || w == "||" || w == ";" || w == "&&" }); at >= 0 {
+		words, rest = words[:at], words[at:]
+	}
+	if len(words) < 2 || strings.ContainsAny(command, "`><$") {
+		return "", ""
+	}
+	for i, w := range words[1:] {
+		key, value, inside := strings.Cut(w, "=")
+		if !inside && i+2 < len(words) {
+			value = words[i+2]
+		}
+		switch key {
+		case "--endpoint-url", "--endpoint_url", "--host":
+			also += ", with endpoint_url in dataset.storage: " + source.Shown(value)
+		case "--profile":
+			also += ", with profile in dataset.storage: " + value
+		case "--region":
+			also += ", with region in dataset.storage: " + value
+		case "--no-sign-request":
+			also += ", with anonymous in dataset.storage: true"
+		case "--request-payer", "--requester-pays":
+			also += ", with requester_pays in dataset.storage: true"
+		case "-H", "--header":
+			also += "; export the token and give the name of its variable as token_env in dataset.storage"
+		case "-u", "--user", "-n", "--netrc":
+			also += "; put the user and the password into ~/.netrc"
+		}
+	}
+	switch path.Base(words[0]) {
+	case "cat":
+		if len(words) == 2 {
+			name = words[1]
+		}
+	default:
+		var found []string
+		for i, w := range words[1:] {
+			if before := words[i]; source.SchemeOf(w) != "" && !slices.Contains([]string{"--endpoint-url", "--endpoint_url", "--host", "-H", "--header", "-e", "--referer", "-x", "--proxy", "-A"}, before) {
+				found = append(found, w)
+			}
+		}
+		if len(found) == 1 {
+			name = found[0]
+		}
+	}
+	if len(rest) > 0 && rest[0] == "|" {
+		packed := slices.Contains([]string{".gz", ".tgz", ".zst", ".zstd", ".lz4"}, path.Ext(name))
+		if len(rest) < 2 || !packed || !slices.Contains(unpackers, path.Base(rest[1])) || slices.Contains(rest[1:], "|") {
+			return "", ""
+		}
+	}
+	return name, also
+}
+
+// shellWords cuts a command as a shell does, but for what it would run or fill in.
+func shellWords(command string) (words []string) {
+	var word strings.Builder
+	var quoted rune
+	any := false
+	end := func() {
+		if any {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		any = false
+	}
+	runes := []rune(command)
+	for i := 0; i < len(runes); i++ {
+		r := runes[i]
+		switch {
+		case quoted != 0:
+			if r == quoted {
+				quoted = 0
+			} else {
+				word.WriteRune(r)
+			}
+		case r == '\'' || r == '"':
+			quoted, any = r, true
+		case r == '\\' && i+1 < len(runes):
+			i++
+			word.WriteRune(runes[i])
+			any = true
+		case r == ' ' || r == '\t' || r == '\n':
+			end()
+		case (r == '|' || r == '&') && i+1 < len(runes) && runes[i+1] == r:
+			end()
+			words = append(words, string([]rune{r, r}))
+			i++
+		case r == '|' || r == ';':
+			end()
+			words = append(words, string(r))
+		default:
+			word.WriteRune(r)
+			any = true
+		}
+	}
+	end()
+	return words
+}
