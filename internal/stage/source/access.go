@@ -31,6 +31,12 @@ type Access struct {
 	Written     *Written      // what the user named himself; nil: nothing
 }
 
+// Place is the names that a user gave, as they were given, and how their store is reached.
+type Place struct {
+	Names  []string // may have braces, patterns, signed queries, and users with passwords
+	Access Access
+}
+
 // Written are names that a user wrote himself: the paths and the origins of a Spec, and not
 // what a table, a list or a redirect names. Credentials that are not for one host alone
 // (Storage.TokenEnv) are sent to the hosts of these.

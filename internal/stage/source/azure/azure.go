@@ -31,7 +31,7 @@ func Scheme(name string, net *remote.Net) source.Scheme {
 }
 
 // signed is the source of names that may have a shared access signature as their query, as
-// source.Mux passes them on. The store gets it by the context of a request, so that no name
+// mux.Mux passes them on. The store gets it by the context of a request, so that no name
 // in an error has one; what is found has that of what was looked for.
 type signed struct{ *remote.Source }
 

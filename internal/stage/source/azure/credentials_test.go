@@ -15,6 +15,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -240,7 +241,7 @@ func TestSignaturesInURLs(t *testing.T) {
 		refuse(w, 403, "AuthorizationFailure", "no")
 		return true
 	}
-	mux, err := source.NewMuxOf([]source.Scheme{{Name: "az", Open: func(source.Access) (source.Source, error) { return open(t, access), nil }}},
+	mux, err := mux.Of([]source.Scheme{{Name: "az", Open: func(source.Access) (source.Source, error) { return open(t, access), nil }}},
 		[]source.Place{{Names: []string{"az://photos/d?" + sig}}})
 	stagetest.Must(t, err)
 	for it, err := range mux.List(t.Context(), "az://photos/d") {

@@ -15,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/browse"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
 	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/bucket"
@@ -23,7 +24,7 @@ import (
 // over is a Browser of a store with these objects, which are numbered, and local files.
 func over(t *testing.T, s *bucket.Store) *browse.Browser {
 	t.Helper()
-	b := browse.New(t.Context(), source.NewMux([]source.Scheme{source.Local(), s.Scheme()}, source.Access{}), nil)
+	b := browse.New(t.Context(), mux.New([]source.Scheme{source.Local(), s.Scheme()}, source.Access{}), nil)
 	t.Cleanup(b.End)
 	return b
 }

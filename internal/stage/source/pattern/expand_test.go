@@ -11,6 +11,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
 	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
@@ -139,7 +140,7 @@ func TestWhatOtherToolsTakeAsNames(t *testing.T) {
 
 // The error of a scheme that nothing reads says what to write.
 func TestSchemesOfOtherTools(t *testing.T) {
-	m := source.NewMux([]source.Scheme{source.Local(), {Name: "s3"}, {Name: "http"}, {Name: "https"}}, source.Access{})
+	m := mux.New([]source.Scheme{source.Local(), {Name: "s3"}, {Name: "http"}, {Name: "https"}}, source.Access{})
 	for name, want := range map[string]string{
 		"s3a://b/{0..3}.tar":                    `write "s3://b/{0..3}.tar"`,
 		"s3n://b/k":                             `write "s3://b/k"`,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
 	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest/bucket"
 )
@@ -35,7 +36,7 @@ func TestLists(t *testing.T) {
 	store.Put("mem://b/in/passwd", []byte("# mine\n/etc/passwd\n"))
 	store.Put("mem://b/in/file", []byte("file:///etc/passwd\n"))
 	store.Put("mem://b/in/braces", []byte("mem://{b,other}/z.tar\n"))
-	m := source.NewMux([]source.Scheme{source.Local(), store.Scheme()}, source.Access{})
+	m := mux.New([]source.Scheme{source.Local(), store.Scheme()}, source.Access{})
 	defer m.Close()
 
 	list := write("list.txt", "\uFEFF# in this order\nb.tar\r\n\n  "+dir+"/a.tar\n{c,b}.tar\n[a]*.tar\n")

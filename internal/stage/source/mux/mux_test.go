@@ -1,4 +1,4 @@
-package source_test
+package mux_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
 	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
@@ -20,13 +21,13 @@ func TestMux(t *testing.T) {
 		for name, data := range objects {
 			stagetest.Put(t, dir+name, data)
 		}
-		m := source.NewMux([]source.Scheme{source.Local()}, source.Access{})
+		m := mux.New([]source.Scheme{source.Local()}, source.Access{})
 		t.Cleanup(func() { stagetest.Must(t, m.Close()) })
 		return m, dir, func(name string, data []byte) { stagetest.Put(t, dir+name, data) }
 	})
 	made := 0
 	broken := errs.New(errs.Unreadable, "no key").Try("get one")
-	m := source.NewMux([]source.Scheme{
+	m := mux.New([]source.Scheme{
 		source.Local(),
 		{Name: "one", Open: func(source.Access) (source.Source, error) {
 			made++
@@ -36,41 +37,41 @@ func TestMux(t *testing.T) {
 	}, source.Access{})
 	local := stagetest.Put(t, filepath.Join(t.TempDir(), "a://b"), []byte("local")) // not a scheme: there is a slash before
 	for name, want := range map[string]string{"one://a": "in one", "ONE://a": "", local: "local"} {
-		b, err := source.ReadAll(ctx, m, name, 100)
+		b, err := source.ReadAll(t.Context(), m, name, 100)
 		if string(b) != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
-		if _, err := source.ReadAll(ctx, m, name, 3); err == nil {
+		if _, err := source.ReadAll(t.Context(), m, name, 3); err == nil {
 			t.Errorf("%s: more was read than was wanted", name)
 		}
 	}
 	if made != 1 {
 		t.Errorf("the source was made %d times", made)
 	}
-	st, err := m.Stat(ctx, "one://a")
+	st, err := m.Stat(t.Context(), "one://a")
 	stagetest.Must(t, err)
-	if hot, err := m.ReadHot(ctx, st, make([]byte, 6), 0, false); hot || err != nil {
+	if hot, err := m.ReadHot(t.Context(), st, make([]byte, 6), 0, false); hot || err != nil {
 		t.Errorf("a source that does not know what is in memory says %v, %v", hot, err)
 	}
-	if hot, err := m.ReadHot(ctx, st, make([]byte, 6), 0, true); hot || err != nil {
+	if hot, err := m.ReadHot(t.Context(), st, make([]byte, 6), 0, true); hot || err != nil {
 		t.Errorf("waiting for it: %v, %v", hot, err)
 	}
 	if _, ok := m.Run(st); ok {
 		t.Error("it has runs")
 	}
-	if _, err := m.Stat(ctx, "locked://x"); !errors.Is(err, broken) {
+	if _, err := m.Stat(t.Context(), "locked://x"); !errors.Is(err, broken) {
 		t.Errorf("a source that cannot be made: %v", err)
 	}
 	for _, name := range []string{"s3://b/x", "http://h/y"} {
-		_, err := m.Stat(ctx, name)
+		_, err := m.Stat(t.Context(), name)
 		e := errs.From(err)
 		if e.Code != errs.Config || e.Hint == "" || !strings.Contains(e.What, "local files, one://, locked:// only") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err = pattern.Expand(ctx, m, []string{name + "{1,2}", name + "*"}); errs.CodeOf(err) != errs.Config {
+		if _, err = pattern.Expand(t.Context(), m, []string{name + "{1,2}", name + "*"}); errs.CodeOf(err) != errs.Config {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, err := range m.List(ctx, name) {
+		for _, err := range m.List(t.Context(), name) {
 			if errs.CodeOf(err) != errs.Config {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -1,8 +1,10 @@
-package source
+package mux
 
 import (
 	"strconv"
 	"strings"
+
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // Schemes that other tools take and stoker does not, and what to write instead.
@@ -27,9 +29,9 @@ var vendors = map[string]string{
 // insteadOf says what to write instead of a name whose scheme no source has; "": nothing
 // is known of it. A name with secrets is not repeated.
 func insteadOf(name, scheme string) string {
-	_, rest := CutScheme(name)
+	_, rest := source.CutScheme(name)
 	write := func(other string) string {
-		if Shown(name) != name {
+		if source.Shown(name) != name {
 			return "write the same with " + other[:strings.Index(other, "://")+3]
 		}
 		return "write " + strconv.Quote(other)
@@ -43,7 +45,7 @@ func insteadOf(name, scheme string) string {
 	case "wasb", "wasbs":
 		return write("abfss://" + strings.Replace(rest, ".blob.core.", ".dfs.core.", 1))
 	case "adl":
-		return "Azure has closed Data Lake Storage Gen1: write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, where the data were moved to"
+		return "Azure has closed Data Lake source.Storage Gen1: write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, where the data were moved to"
 	case "dbfs":
 		return "give the path under which Databricks mounts it: " + strconv.Quote("/dbfs/"+strings.TrimLeft(rest, "/"))
 	case "hdfs", "viewfs", "webhdfs", "swebhdfs", "har", "alluxio", "juicefs", "jfs":
