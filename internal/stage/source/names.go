@@ -134,3 +134,15 @@ func OfList(path string) string {
 	}
 	return path
 }
+
+// Shown is a name as it may be shown and stored, without signatures, tokens and
+// passwords. The names of local files have none, whatever they look like.
+func Shown(name string) string {
+	if list, is := strings.CutPrefix(name, "@"); is && list != "" && list[0] != '@' { // of names
+		return "@" + Shown(list)
+	}
+	if SchemeOf(name) == "" {
+		return name
+	}
+	return errs.Shown(name)
+}
