@@ -84,6 +84,17 @@ func (s signed) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info, 
 	return each(ctx, prefix, s.Source.Walk)
 }
 
+// Begin is source.Prefixer's.
+func (s signed) Begin(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	return each(ctx, prefix, s.Source.Begin)
+}
+
+// Head is source.Header's.
+func (s signed) Head(ctx context.Context, name string, p []byte) (int, error) {
+	name, sas := cut(name)
+	return s.Source.Head(with(ctx, sas), name, p)
+}
+
 func each(ctx context.Context, prefix string, list func(context.Context, string) iter.Seq2[source.Info, error]) iter.Seq2[source.Info, error] {
 	prefix, sas := cut(prefix)
 	all := list(with(ctx, sas), prefix)
