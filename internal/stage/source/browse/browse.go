@@ -333,9 +333,23 @@ func (b *Browser) Keep(all []string) ([]string, error) {
 	return all, nil
 }
 
-// Begin is Prefixer's.
+// Begin is Prefixer's. What it yields is remembered one by one, since it is no listing of
+// the folder.
 func (b *Browser) Begin(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
-	return b.counted(source.Begin(ctx, b.src, prefix))
+	all := b.counted(source.Begin(ctx, b.src, prefix))
+	if b.passes(prefix) {
+		return all
+	}
+	return func(yield func(source.Info, error) bool) {
+		for it, err := range all {
+			if err == nil && whole(it) {
+				b.remember(it.Name, it, nil)
+			}
+			if !yield(it, err) {
+				return
+			}
+		}
+	}
 }
 
 // Can is Able's. A part of a folder whose listing is there is taken from it.
