@@ -76,7 +76,7 @@ func TestOpeningManyShards(t *testing.T) {
 			if again.Dataset().Index().Path() != first.Dataset().Index().Path() || again.Len() != 1000 {
 				t.Errorf("%d samples, of another index", again.Len())
 			}
-	if calls.All() > c.most || calls.Lists > 3 || calls.Bytes > 20*4096 {
+			if calls.All() > c.most || calls.Lists > 3 || calls.Bytes > 20*4096 {
 				t.Errorf("%+v", calls)
 			}
 		})
