@@ -252,20 +252,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		// encodes answers on the way has no strong ETag, or no ranges.
 		resp.Header.Del("Content-Encoding")
 	}
-	size, err := remote.Part(resp.Header, resp.StatusCode, off, int64(len(p)))
-	if err != nil {
-		return 0, err
-	}
-	if size != obj.Size {
-		return 0, remote.Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
-	}
-	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)
-	if err == nil && int64(n) == obj.Size {
-		if err := checked(resp.Header, p); err != nil {
-			return 0, err
-		}
-	}
-	return n, err
+	return remote.Body(ctx, obj, resp, p, off, checked)
 }
 
 // checked compares a whole blob with its MD5, if it has one. Checksums of ranges are not
@@ -355,9 +342,6 @@ func (s *store) ask(ctx context.Context, r request, into any) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return s.refused(ctx, r, resp)
-	}
-	return remote.Document(ctx, r.name, resp, most, "the server's answer", "the XML of the API", func(b []byte) error { return xml.Unmarshal(b, into) })
+	return remote.Document{Whose: "the server's answer", Kind: "the XML of the API", Most: most, Decode: xml.Unmarshal}.
+		Read(ctx, r.name, resp, into, func() error { return s.refused(ctx, r, resp) })
 }
