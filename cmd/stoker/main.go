@@ -21,7 +21,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
-	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/spec"
 )
 
 const help = `stoker loads training data so that GPUs do not wait for it, and finds what limits a training run.
@@ -253,7 +253,7 @@ func usage(err error, args []string) error {
 	if flag, unknown := strings.CutPrefix(what, "unknown flag "); unknown {
 		name, _, _ := strings.Cut(flag, "=") // the value may be a secret
 		what = "unknown flag " + name
-		if set, is := source.Secret(name); is {
+		if set, is := spec.Secret(name); is {
 			return errs.New(errs.Config, "%s: stoker takes no keys, tokens or passwords as flags, because everybody on the machine sees command lines", what).
 				Try("set %s where the command runs", set)
 		}
