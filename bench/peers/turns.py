@@ -1,7 +1,7 @@
 """stoker's loader in turns: {"batches": N} on standard input asks for N batches; the answer has "cpu" and "wall".
 
-Both are seconds from the request until the loader's processes rest again, so what they make ahead counts for the turn
-that emptied its place.
+Both are seconds from the request. CPU is that of the loader's processes until they rest again, so what they make ahead
+counts for the turn that emptied its place. The wall clock ends with the last batch.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ STILL = 0.02  # seconds with almost no CPU
 NOISE = 0.0005  # CPU seconds of the looks themselves
 
 
-def rest(clock: Clock) -> tuple[float, float]:
-    """Waits until nothing runs, and returns the CPU so far, and since when there was little more."""
-    since, before = time.perf_counter(), clock.seconds()
+def rest(clock: Clock) -> float:
+    """Waits until nothing runs, and returns the CPU so far."""
+    before = clock.seconds()
     while True:
         time.sleep(STILL)
         now = clock.seconds()
         if now - before < NOISE:
-            return now, since
-        since, before = time.perf_counter(), now
+            return now
+        before = now
 
 
 def take(batches: Iterator[tuple[Any, Any]], count: int) -> None:
@@ -43,13 +43,14 @@ def main() -> None:
     peer = open_peer(options)
     clock = Clock.from_env()
     take(peer.batches, 4 * peer.in_flight)
-    before, _since = rest(clock)
+    before = rest(clock)
     emit("start", versions=peer.versions)
     for line in sys.stdin:
         asked = time.perf_counter()
         take(peer.batches, json.loads(line)["batches"])
-        now, since = rest(clock)
-        emit("turn", cpu=now - before, wall=since - asked)
+        wall = time.perf_counter() - asked
+        now = rest(clock)
+        emit("turn", cpu=now - before, wall=wall)
         before = now
 
 
