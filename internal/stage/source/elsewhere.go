@@ -47,7 +47,7 @@ func insteadOf(name, scheme string) string {
 	case "wasb", "wasbs":
 		return write("abfss://" + strings.Replace(rest, ".blob.core.", ".dfs.core.", 1))
 	case "adl":
-		return "Azure has closed Data Lake Storage Gen1: write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, where the data were moved to"
+		return "Azure has closed Data Lake Storage Gen1: write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, for the place that the data was moved to"
 	case "dbfs":
 		return "give the path under which Databricks mounts it: " + quote("/dbfs/"+strings.TrimLeft(rest, "/"))
 	case "hdfs", "viewfs", "webhdfs", "swebhdfs", "har", "alluxio", "juicefs", "jfs":
@@ -81,7 +81,7 @@ func notNames(pattern string) error {
 		return piped(command)
 	}
 	if strings.HasPrefix(pattern, "dbfs:/") {
-		return errs.New(errs.Config, "%s is a path of Databricks, and not of this machine", quote(pattern)).
+		return errs.New(errs.Config, "%s is a path in Databricks, not on this machine", quote(pattern)).
 			Try("%s", insteadOf("dbfs://"+strings.TrimLeft(strings.TrimPrefix(pattern, "dbfs:"), "/"), "dbfs"))
 	}
 	if first, rest, ok := strings.Cut(pattern, "::"); ok {
@@ -115,9 +115,9 @@ func chained(first, rest string) error {
 	case cache && strings.Contains(rest, "::") && chained(cutFirst(rest)) != nil:
 		return chained(cutFirst(rest))
 	case Shown(last) != last:
-		return e.Try("give the URL after the last :: alone")
+		return e.Try("give only the URL after the last ::")
 	case cache:
-		return e.Try("give the URL alone, which is read in place: %s", quote(last))
+		return e.Try("give only the URL, which is read in place: %s", quote(last))
 	case word == "tar":
 		return e.Try("give the archive, whose members are the samples: %s", quote(last))
 	case word == "zip" || word == "libarchive":

@@ -187,7 +187,7 @@ func Suggest(ctx context.Context, src Source, name string) string {
 	all, err := Names(ctx, src, dir)
 	switch prefix, in := split(dir); {
 	case err != nil && prefix != "" && in == "": // its buckets, or its servers
-		return "check the path: there is no " + quote(prefix+word) + ", or nothing of it may be listed"
+		return "check the path: there is no " + quote(prefix+word) + ", or it may not be listed"
 	case err != nil:
 		return "check the path"
 	}

@@ -76,14 +76,14 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 			return errs.New(errs.Config, "line %d of the list "+format, append([]any{number}, a...)...).At(where(list, -1))
 		}
 		if at := strings.IndexFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }); at >= 0 {
-			return nil, bad("has the control character %#02x: it is not a list of names", line[at]).Try("write one name in each line, as text; without the @, the file is data itself")
+			return nil, bad("has the control character %#02x: it is not a list of names", line[at]).Try("write one name per line, as text; without the @, the file itself is the data")
 		}
 		if line[0] == '@' {
 			return nil, bad("names another list").Try("write the names of that list into this one, or give both")
 		}
 		name, err := listed(list, line)
 		if err != nil {
-			return nil, bad("has an absolute path, and the list is not a local file").Try("write a URL, or a name relative to the folder of the list")
+			return nil, bad("has an absolute path, but the list is not a local file").Try("write a URL, or a name relative to the folder of the list")
 		}
 		names, err := Braces(name)
 		if err != nil {
@@ -92,10 +92,10 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 		for _, name := range names {
 			if host := HostOf(name); !sameHost(host, HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
 				if host == "" {
-					host = "files of this machine"
+					host = "files on this machine"
 				}
-				return nil, bad("names %s, and the list is stored elsewhere: a list may name only what is stored where it is", errs.Name(host)).
-					Try("if you trust the list, add the beginning of these names to dataset.origins")
+				return nil, bad("names %s, but the list is stored elsewhere: a list may name only what is stored where it is", errs.Name(host)).
+					Try("if you trust the list, add a prefix of these names to dataset.origins")
 			}
 		}
 		if all = append(all, names...); len(all) > maxNames {
@@ -103,7 +103,7 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 		}
 	}
 	if len(all) == 0 {
-		return nil, errs.New(errs.Empty, "the list has no names").At(where(list, -1)).Try("write one name in each line; lines that begin with # are comments")
+		return nil, errs.New(errs.Empty, "the list has no names").At(where(list, -1)).Try("write one name per line; lines that begin with # are comments")
 	}
 	return all, nil
 }

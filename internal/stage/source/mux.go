@@ -147,7 +147,7 @@ func waysOf(s Scheme, places []Place) (ways []*opened, err error) {
 					way.buckets = append(way.buckets, bucket)
 				}
 				if of[bucket] != way {
-					return nil, errs.New(errs.Config, "%s has two different dataset.storage", quote(s.Name+"://"+bucket)).At(where(Shown(name), -1)).
+					return nil, errs.New(errs.Config, "%s has two different settings of dataset.storage", quote(s.Name+"://"+bucket)).At(where(Shown(name), -1)).
 						Try("give all datasets of one bucket the same storage")
 				}
 			}
@@ -205,8 +205,8 @@ func (m *Mux) of(name string) (*opened, error) {
 				at = slices.IndexFunc(m.all, func(o *opened) bool { return o.Name == scheme && o.has(name) })
 			}
 			if at < 0 {
-				return nil, errs.New(errs.Config, "no dataset of the mixture says how %s is reached, and they differ", quote(Shown(name))).
-					At(where(Shown(name), -1)).Try("list its folder in the origins of the dataset that names it")
+				return nil, errs.New(errs.Config, "%s could be reached in several ways, because the datasets of the mixture have different settings", quote(Shown(name))).
+					At(where(Shown(name), -1)).Try("add its folder to the origins of the dataset that names it")
 			}
 			o = m.all[at]
 		}
@@ -237,7 +237,7 @@ func (m *Mux) unknown(name, scheme string) error {
 	if near := errs.Nearest(scheme, names); hint == "" && near != "" {
 		hint = "did you mean " + near + "://?"
 	}
-	return errs.New(errs.Config, "%s has the scheme %s://, and stoker reads %s only", quote(Shown(name)), scheme, strings.Join(known, ", ")).
+	return errs.New(errs.Config, "%s has the scheme %s://, but stoker reads only %s", quote(Shown(name)), scheme, strings.Join(known, ", ")).
 		At(where(Shown(name), -1)).Try("%s", cmp.Or(hint, "copy or mount the data, and give its path"))
 }
 

@@ -123,6 +123,6 @@ func ToWrite(name, what string) (string, error) {
 	if scheme == "" {
 		return name, nil
 	}
-	return "", errs.New(errs.Config, "%s cannot be written to %s://: stoker reads stores, and does not write to them yet", what, scheme).At(where(Shown(name), -1)).
-		Try("write to a folder of this machine, and upload it, for example with rclone copy")
+	return "", errs.New(errs.Config, "%s cannot be written to %s://: stoker reads stores, but does not write to them yet", what, scheme).At(where(Shown(name), -1)).
+		Try("write to a folder on this machine, and upload it, for example with rclone copy")
 }

@@ -50,7 +50,7 @@ func (r *ring) add(given string) error {
 	name := strings.TrimSuffix(Shown(given), "/")
 	if old, ok := r.given[name]; ok && old != given {
 		return errs.New(errs.Config, "two URLs of %s differ only in their signatures, tokens or passwords", quote(name)).At(where(name, -1)).
-			Try("give one of them; if they are different objects, give each a name of its own")
+			Try("give one of them; if they are different objects, give each its own name")
 	}
 	r.given[name] = given
 	prefix, rest := split(given)

@@ -28,8 +28,8 @@ KEYS = ("endpoint_url", "region", "profile", "anonymous", "requester_pays", "tok
 _FSSPEC = {"anon": "anonymous", "endpoint": "endpoint_url", "region_name": "region"}
 # What fsspec's file systems take and stoker decides itself, each with the reason.
 _MOOT = {
-    "project": "the bucket says which project it is in",
-    "account_name": "the name of the data says it, az://container/path with AZURE_STORAGE_ACCOUNT_NAME set, or "
+    "project": "the bucket determines the project",
+    "account_name": "it is part of the name: az://container/path with AZURE_STORAGE_ACCOUNT_NAME set, or "
     "abfss://container@account.dfs.core.windows.net/path",
     **dict.fromkeys(
         (
@@ -50,7 +50,7 @@ _MOOT = {
             "use_ssl",
             "version_aware",
         ),
-        "the engine reads in its own way; DataLoader(fetch=...) sets how much is asked for at once",
+        "the engine has its own way of reading; DataLoader(fetch=...) sets how much is requested at once",
     ),
 }
 

@@ -63,7 +63,7 @@ func (l label) name() (string, error) {
 	}
 	name, err := url.PathUnescape(l.Text)
 	if err != nil {
-		return "", &remote.Fault{Kind: remote.Broken, What: "a name of the listing is not encoded as it should be", Cause: err}
+		return "", &remote.Fault{Kind: remote.Broken, What: "a name in the listing is wrongly encoded", Cause: err}
 	}
 	return name, nil
 }

@@ -54,7 +54,7 @@ func (a *account) setup(s *store) {
 		a.from = from
 		a.endpoint = url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}
 		if truth(os.Getenv("HF_HUB_OFFLINE")) || truth(os.Getenv("TRANSFORMERS_OFFLINE")) && os.Getenv("HF_HUB_OFFLINE") == "" {
-			a.wrong = errs.New(errs.Config, "HF_HUB_OFFLINE says that the Hub must not be asked").
+			a.wrong = errs.New(errs.Config, "HF_HUB_OFFLINE forbids requests to the Hub").
 				Try("unset it, or give the folder of a downloaded copy (hf download)")
 		}
 		if a.wrong == nil {
@@ -88,7 +88,7 @@ func (s *store) findToken() (token, error) {
 		v := clean(os.Getenv(env))
 		if v == "" {
 			return token{}, errs.New(errs.Config, "dataset.storage.token_env names %s, which is not set", errs.Name(env)).
-				Try("set it to a token: https://huggingface.co/settings/tokens")
+				Try("set it to a token from https://huggingface.co/settings/tokens")
 		}
 		return token{v, env}, nil
 	case truth(os.Getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")):
@@ -198,7 +198,7 @@ func (s *store) get(ctx context.Context, name, path string, query url.Values, he
 		}
 		drain(resp)
 		if hops == mostHops {
-			return nil, nil, errs.New(errs.Unreadable, "the Hub redirects in a loop").At(at(name)).Try("check HF_ENDPOINT, and the proxies before it")
+			return nil, nil, errs.New(errs.Unreadable, "the Hub redirects in a loop").At(at(name)).Try("check HF_ENDPOINT and any proxies")
 		}
 		u = to
 	}
@@ -222,8 +222,8 @@ func location(u *url.URL, resp *http.Response) (*url.URL, bool) {
 // send makes one request.
 func (s *store) send(ctx context.Context, name string, u *url.URL, auth string, header http.Header) (*http.Response, error) {
 	if remote.LinkLocal(u.Hostname()) {
-		return nil, errs.New(errs.Unreadable, "the Hub leads to %s, a link-local address: nothing was sent", u.Hostname()).At(at(name)).
-			Try("check HF_ENDPOINT, and the proxies before it")
+		return nil, errs.New(errs.Unreadable, "the Hub redirects to %s, a link-local address: nothing was sent", u.Hostname()).At(at(name)).
+			Try("check HF_ENDPOINT and any proxies")
 	}
 	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(ctx)
 	for k, v := range header {

@@ -79,7 +79,7 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 			}
 			if page.Next == token {
 				yield(source.Info{}, errs.New(errs.Unreadable, "the listing does not end: the store answered with the same page twice").At(at(dir)).
-					Try("check the store, and the proxies before it"))
+					Try("check the store and any proxies"))
 				return
 			}
 			token = page.Next
@@ -91,21 +91,21 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 }
 
 func misplaced(dir, name, last string) error {
-	what := errs.New(errs.Unreadable, "the listing is not one of this folder: it has %s", errs.Name(name))
+	what := errs.New(errs.Unreadable, "the listing is not of this folder: it has %s", errs.Name(name))
 	if strings.HasPrefix(name, dir+"/") {
 		what = errs.New(errs.Unreadable, "the listing is not in order: %s comes after %s", errs.Name(name), errs.Name(last))
 	}
-	return what.At(at(dir)).Try("check the store, and the proxies before it: nobody knows what else is missing")
+	return what.At(at(dir)).Try("check the store and any proxies: other names may be missing too")
 }
 
 // Missing is the error of a name that there is nothing of.
 func Missing(name string) error {
 	return errs.New(errs.NotFound, "there is no such object or folder").At(at(name)).
-		Try("check the name; if it was there when the dataset was indexed, it was removed since")
+		Try("check the name; if it existed when the dataset was indexed, it has been removed")
 }
 
 // Changed is the error of an object that is not the one that was opened.
 func Changed(obj source.Info, format string, a ...any) error {
 	return errs.New(errs.Changed, "the object is not the one that was indexed: "+format, a...).At(at(obj.Name)).
-		Try("do not write to a dataset that is being read; open it again to index it anew")
+		Try("do not write to a dataset that is being read; open it again to index what changed")
 }

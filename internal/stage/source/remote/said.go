@@ -63,7 +63,7 @@ func Document(ctx context.Context, name string, resp *http.Response, most int, w
 		return Failed(ctx, name, err)
 	}
 	if len(body) > most {
-		return broken("%s is longer than any that it may give", whose)
+		return broken("%s is longer than allowed", whose)
 	}
 	if err := decode(body); err != nil {
 		f := broken("%s is not %s", whose, kind)

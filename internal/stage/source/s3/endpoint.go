@@ -57,7 +57,7 @@ func newEndpoint(asked string, cfg aws.Config) (endpoint, error) {
 	}
 	u, err := url.Parse(asked)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return e, errs.New(errs.Config, "the address of the store is not one: it has to be http:// or https:// and a host, and perhaps a port").
+		return e, errs.New(errs.Config, "the address of the store is not valid: it must be http:// or https:// with a host, and optionally a port").
 			Try("correct endpoint_url (dataset.storage, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the profile)")
 	}
 	e.base = u

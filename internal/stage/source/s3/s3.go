@@ -137,7 +137,7 @@ func (s *store) head(ctx context.Context, o object) (source.Info, error) {
 	info := source.Info{Name: strings.Clone(o.name), Size: ans.ContentLength}
 	switch {
 	case ans.StatusCode == http.StatusOK && info.Size < 0:
-		return source.Info{}, &remote.Fault{Kind: remote.Broken, What: "the answer does not say how large the object is"}
+		return source.Info{}, &remote.Fault{Kind: remote.Broken, What: "the answer does not report the size of the object"}
 	case ans.StatusCode == http.StatusOK:
 	case ans.StatusCode == http.StatusBadRequest, ans.StatusCode == http.StatusForbidden:
 		ans, err = s.ask(ctx, call{method: http.MethodGet, object: o, header: http.Header{"Range": {"bytes=0-0"}}})
@@ -218,7 +218,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	}
 	v := version(ans.Header.Get("ETag"), ans.Header.Get("Last-Modified"))
 	if size >= 0 && size != obj.Size || obj.Version != "" && v != obj.Version {
-		return 0, remote.Changed(obj, "it is %s of %d bytes, and was %s of %d", v, size, obj.Version, obj.Size)
+		return 0, remote.Changed(obj, "it is now %s of %d bytes, and was %s of %d", v, size, obj.Version, obj.Size)
 	}
 	n, err := remote.Fill(ctx, obj.Name, ans.Body, p)
 	if err == nil && whole {
@@ -244,7 +244,7 @@ func (s *store) changed(ctx context.Context, o object, was source.Info, status i
 	case now.Size == was.Size && (was.Version == "" || now.Version == was.Version):
 		return nil
 	}
-	return remote.Changed(was, "it is %s of %d bytes, and was %s of %d", now.Version, now.Size, was.Version, was.Size)
+	return remote.Changed(was, "it is now %s of %d bytes, and was %s of %d", now.Version, now.Size, was.Version, was.Size)
 }
 
 func at(name string) errs.Where { return errs.Where{File: strings.Clone(name)} }

@@ -44,7 +44,7 @@ func parseNetrc(text string) (all []machine, err error) {
 		case "macdef":
 			r.skipMacro()
 		default:
-			return nil, errs.New(errs.Config, "line %d: there is a word that is none of machine, default, login, password, account and macdef", r.line)
+			return nil, errs.New(errs.Config, "line %d: there is a word other than machine, default, login, password, account or macdef", r.line)
 		}
 	}
 	return all, nil
