@@ -270,6 +270,7 @@ func (st *store) next(book *stats.Worker, last outcome) *chunk {
 	for rested := false; ; rested = true {
 		if st.readers > st.most() {
 			st.readers--
+			st.wake.Signal() // who woke this reader for a chunk meant any of them
 			return nil
 		}
 		if c := st.take(); c != nil {
