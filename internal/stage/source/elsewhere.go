@@ -8,7 +8,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// What other tools take as the name of data and stoker does not, and what to write
+// Names of data that other tools accept and stoker does not, and what to write
 // instead: schemes, commands of WebDataset's, chains of fsspec's.
 
 // vendors speak S3 at addresses of their own.
@@ -96,7 +96,7 @@ var (
 	archives = []string{"zip", "tar", "libarchive", "reference", "dir", "git", "memory", "asyncwrapper", "generic"}
 )
 
-// chained refuses a chain of fsspec's; nil: it is none.
+// chained refuses a chain of fsspec's; nil: it is not one.
 func chained(first, rest string) error {
 	word := SchemeOf(first)
 	if word == "" {
@@ -155,7 +155,7 @@ func piped(command string) error {
 	return e.Try("give the URL: %s%s", quote(name), also)
 }
 
-// unpackers are commands after a | that stoker needs none of: it reads compressed shards.
+// unpackers are commands after a | that stoker does not need: it reads compressed shards.
 var unpackers = []string{"gunzip", "gzip", "zcat", "pigz", "unpigz", "zstd", "zstdcat", "unzstd", "lz4", "lz4cat", "unlz4"}
 
 // readBy is the name of the only thing that a command reads, and what else its options
@@ -215,7 +215,7 @@ func readBy(command string, words []string) (name, also string) {
 	return name, also
 }
 
-// shellWords cuts a command as a shell does, but for what it would run or fill in.
+// shellWords splits a command as a shell does, but runs and substitutes nothing.
 func shellWords(command string) (words []string) {
 	var word strings.Builder
 	var quoted rune

@@ -8,7 +8,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// A list is a file of names, one in each line: "@" and its name stand for what it names.
+// A list is a file of names, one per line: "@" and its name stand for what it names.
 // That cannot be mistaken for data: a file of text is data where its own name is given.
 
 // mostList is the longest list, in bytes.
@@ -42,7 +42,7 @@ func ExpandFrom(ctx context.Context, src Source, patterns []string, elsewhere fu
 	return expand(ctx, src, all)
 }
 
-// OfList is the name of the list that a path stands for, and any other path as it is.
+// OfList is the name of the list that a path stands for, or the path itself.
 func OfList(path string) string {
 	if list, is := strings.CutPrefix(path, "@"); is && SchemeOf(list) != "" {
 		return list
@@ -50,7 +50,7 @@ func OfList(path string) string {
 	return path
 }
 
-// readList is what a list names: URLs, absolute paths in a local list, or names relative
+// readList returns what a list names: URLs, absolute paths in a local list, or names relative
 // to the folder of the list, which may have braces and patterns. Empty lines and those that
 // begin with "#" are left out.
 func readList(ctx context.Context, src Source, list string, elsewhere func(name string) bool) (all []string, err error) {
@@ -108,7 +108,7 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 	return all, nil
 }
 
-// listed is the name that a line of a list has.
+// listed is the name on a line of a list.
 func listed(list, line string) (string, error) {
 	switch {
 	case SchemeOf(line) != "" || strings.HasPrefix(line, "pipe:"):

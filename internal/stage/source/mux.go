@@ -44,7 +44,7 @@ type Place struct {
 // on to, and where places of one scheme are reached in different ways, its bucket does.
 // Sources see names with their scheme; local files are called by their paths.
 //
-// Secrets in names end here: who calls a Mux sees and passes names as Shown shows them,
+// Secrets in names end here: callers of a Mux see and pass names as Shown shows them,
 // and the sources below it get them as they were given.
 type Mux struct {
 	local *opened // nil: local files are not on the list

@@ -9,7 +9,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// ring has the secrets of names: what Shown takes away from those that a user gave, so
+// ring has the secrets of names: what Shown removes from those that a user gave, so
 // that it can be added again where a request is made. It lives as long as its Mux, in
 // memory only. A nil ring has none, and costs nothing.
 //
@@ -20,7 +20,7 @@ type ring struct {
 	users map[string]string // "user:password@", by scheme and host: https://host
 }
 
-// with is a ring that has the secrets of these names too. A ring in use does not change.
+// with returns a ring that also has the secrets of these names. A ring in use does not change.
 func (r *ring) with(names []string) (*ring, error) {
 	more := &ring{map[string]string{}, map[string]string{}}
 	if r != nil {

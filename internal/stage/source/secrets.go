@@ -69,7 +69,7 @@ func Secret(key string) (set string, is bool) {
 	return "", false
 }
 
-// Shown is a name as it may be shown and stored, without signatures, tokens and
+// Shown is a name that may be shown and stored, without signatures, tokens and
 // passwords. The names of local files have none, whatever they look like.
 func Shown(name string) string {
 	if list, is := strings.CutPrefix(name, "@"); is && list != "" && list[0] != '@' { // of names
@@ -81,7 +81,7 @@ func Shown(name string) string {
 	return errs.Shown(name)
 }
 
-// ShownWords is a command line as it may be shown and stored: names as Shown, and without
+// ShownWords is a command line that may be shown and stored: names as Shown, and without
 // the values of flags that are called key, token, password or secret.
 func ShownWords(words []string) []string {
 	out := make([]string, len(words))

@@ -23,7 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// Scheme is what a list of sources has of it, under the name az, azure, abfs or abfss.
+// Scheme is its entry in a list of sources, under the name az, azure, abfs or abfss.
 func Scheme(name string, net *remote.Net) source.Scheme {
 	return source.Scheme{Name: name, Open: func(a source.Access) (source.Source, error) {
 		return signed{remote.New(&store{scheme: name, net: net, access: a}, net, a)}, nil
@@ -195,7 +195,7 @@ func isFolder(h http.Header) bool {
 	return strings.EqualFold(h.Get("X-Ms-Meta-Hdi_isfolder"), "true") || h.Get("X-Ms-Resource-Type") == "directory"
 }
 
-// version is an ETag without its quotes; "" for one that is weak, or is none.
+// version is an ETag without its quotes; "" for a weak one, or if there is none.
 func version(etag string) string {
 	etag = strings.Trim(etag, `"`)
 	if strings.Contains(etag, `"`) || len(etag) > 200 || strings.ContainsFunc(etag, func(r rune) bool { return r <= ' ' || r > '~' }) {

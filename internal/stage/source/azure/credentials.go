@@ -35,7 +35,7 @@ type credentials struct {
 	looked string // what each place said that gives none
 }
 
-// used is what a request carries: one of these, or nothing.
+// used is the credentials that a request carries: one of these, or none.
 type used struct {
 	token    string
 	key, sas bool
@@ -47,7 +47,7 @@ func newCredentials(s *store) *credentials {
 	return c
 }
 
-// mine says whether what the environment has is of that account.
+// mine says whether the environment's credentials belong to that account.
 func (e environment) mine(account string) bool { return e.account == "" || e.account == account }
 
 // put puts credentials on a request.
@@ -94,7 +94,7 @@ func withSAS(req *http.Request, sas string) used {
 	return used{sas: true}
 }
 
-// private says whether what is sent to a server is read by nobody else.
+// private says whether nobody else can read what is sent to a server.
 func private(u url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
@@ -182,7 +182,7 @@ func brief(text string) string {
 
 const help = "run `az login`, or set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING; for public data, set dataset.storage.anonymous"
 
-// hint says what may help if a request is denied: whose it was, and why theirs.
+// hint says what may help if a request is denied: whose credentials were used, and why.
 func (c *credentials) hint(r request, was used) string {
 	env := c.store.env
 	c.mu.Lock()

@@ -12,7 +12,7 @@ import (
 )
 
 // read reads the body of an error, all of it, so that the connection can be used again. An
-// answer to HEAD has none: the code is in a header, too.
+// answer to HEAD has none, but the code is in a header too.
 func read(resp *http.Response) remote.Said {
 	body := remote.Complaint(resp)
 	var x struct {

@@ -34,7 +34,7 @@ type credentials struct {
 	who identity // as it was last found
 }
 
-// identity is who reads, and where that was found.
+// identity is whose credentials are used, and where they were found.
 type identity struct {
 	from    string   // "the file X of GOOGLE_APPLICATION_CREDENTIALS"; "": nobody
 	looked  []string // places without credentials, in order
@@ -198,7 +198,7 @@ func (w *witness) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// noToken is the error of credentials for which no token could be had: what the server
+// noToken is the error of credentials for which no token was issued: what the server
 // that makes them says, and nothing of what was sent to it.
 func (w *witness) noToken(ctx context.Context, who identity, err error) error {
 	if w.status == 0 {
@@ -221,7 +221,7 @@ func (w *witness) noToken(ctx context.Context, who identity, err error) error {
 	return errs.New(errs.Denied, "%s is not accepted: Google issued no token for it", who.from).Because(why).Try("%s", help)
 }
 
-// project is who pays, or whose buckets there are.
+// project is the one that pays, or whose buckets are listed.
 func (c *credentials) project(ctx context.Context, name string) (string, error) {
 	for _, env := range []string{"GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_QUOTA_PROJECT", "GCLOUD_PROJECT"} {
 		if p := os.Getenv(env); p != "" {
@@ -249,7 +249,7 @@ func (c *credentials) project(ctx context.Context, name string) (string, error) 
 	return who.project, nil
 }
 
-// hint says what may help if a request is denied: whose it was, and why theirs.
+// hint says what may help if a request is denied: whose credentials were used, and why.
 func (c *credentials) hint() string {
 	a := c.store.access.Storage
 	switch {

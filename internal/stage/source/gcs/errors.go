@@ -79,7 +79,7 @@ func (s *store) refused(ctx context.Context, r request, resp *http.Response) err
 		Try("check the name, endpoint_url and STORAGE_EMULATOR_HOST")
 }
 
-// unauthorized is what an answer 401 means: the token has expired, or there is none.
+// unauthorized is the error of an answer 401: the token has expired, or there is none.
 func (s *store) unauthorized(ctx context.Context, name, token string, resp *http.Response) error {
 	why := read(resp)
 	if ctx.Err() != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// Scheme is what a list of sources has of it, under the name gs or gcs.
+// Scheme is its entry in a list of sources, under the name gs or gcs.
 func Scheme(name string, net *remote.Net) source.Scheme {
 	return source.Scheme{Name: name, Open: func(a source.Access) (source.Source, error) {
 		return remote.New(newStore(name, net, a), net, a), nil
@@ -79,7 +79,7 @@ func (s *store) setup() {
 	})
 }
 
-// private says whether what is sent to the endpoint is read by nobody else.
+// private says whether nobody else can read what is sent to the endpoint.
 func private(u url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()

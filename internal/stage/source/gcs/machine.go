@@ -37,7 +37,7 @@ func onGoogle(ctx context.Context) bool {
 	return err == nil
 }
 
-// machine asks the metadata server. No proxy is asked for it.
+// machine asks the metadata server, never through a proxy.
 func machine(ctx context.Context, what string, patience time.Duration) (string, error) {
 	host := os.Getenv("GCE_METADATA_HOST")
 	if host == "" {

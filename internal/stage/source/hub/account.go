@@ -31,7 +31,7 @@ type account struct {
 	token token
 }
 
-// token is who asks. Its value is in no error.
+// token identifies the user. Its value is in no error.
 type token struct {
 	value string // "": nobody
 	from  string // where it was found
@@ -69,7 +69,7 @@ func (a *account) host(s *store) string {
 	return a.endpoint.Host
 }
 
-// truth is what huggingface_hub takes as one.
+// truth says whether huggingface_hub takes a value as true.
 func truth(v string) bool {
 	switch strings.ToUpper(v) {
 	case "1", "ON", "YES", "TRUE":
@@ -78,7 +78,7 @@ func truth(v string) bool {
 	return false
 }
 
-// findToken looks for a token in the order of huggingface_hub, but for that of a notebook.
+// findToken looks for a token in the order of huggingface_hub, except in notebooks.
 func (s *store) findToken() (token, error) {
 	clean := func(v string) string { return strings.TrimSpace(strings.NewReplacer("\r", "", "\n", "").Replace(v)) }
 	switch env := s.access.Storage.TokenEnv; {
@@ -103,7 +103,7 @@ func (s *store) findToken() (token, error) {
 	if file == "" {
 		return token{}, nil
 	}
-	// A file that cannot be read is none, as for huggingface_hub: public data need none.
+	// An unreadable file counts as missing, as for huggingface_hub: public data needs no token.
 	data, err := os.ReadFile(file)
 	if v := clean(string(data)); err == nil && v != "" {
 		return token{v, "the file " + file}, nil
@@ -139,7 +139,7 @@ func expand(name string) string {
 	return os.ExpandEnv(name)
 }
 
-// who is the token of the next request.
+// who returns the token of the next request.
 func (a *account) who() token {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *store) send(ctx context.Context, name string, u *url.URL, auth string, 
 	for k, v := range header {
 		req.Header[k] = v
 	}
-	// Said, not left out: some servers compress for whoever says nothing.
+	// Set explicitly: some servers compress if the header is missing.
 	req.Header["Accept-Encoding"] = []string{"identity"}
 	req.Header["User-Agent"] = []string{"stoker"}
 	if auth != "" {
@@ -265,7 +265,7 @@ func (s *store) ask(ctx context.Context, name string, r *repo, path string, quer
 	return resp.Header, remote.Document(ctx, name, resp, mostAnswer, "the Hub's answer", "the JSON of its API", func(b []byte) error { return json.Unmarshal(b, into) })
 }
 
-// private says whether what is sent to a URL is read by nobody else.
+// private says whether nobody else can read what is sent to a URL.
 func private(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()

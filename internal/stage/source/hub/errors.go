@@ -31,16 +31,16 @@ func read(resp *http.Response) remote.Said {
 	return s.Short(60)
 }
 
-// invalid says whether an answer 401 is one about the token, and not about what it is for.
+// invalid says whether an answer 401 is about the token itself, not about what it asks for.
 func invalid(h http.Header) bool {
 	return h.Get("X-Error-Message") == "Invalid credentials in Authorization header"
 }
 
 // gone is an answer that says that there is no such repository, or no such revision of it,
-// or that whoever asks must not know.
+// or that the user may not know.
 type gone struct{ remote.Said }
 
-// Is makes it the end of a search for names that are like it: none is stored there.
+// Is ends a search for similar names: none is stored there.
 func (gone) Is(target error) bool { return target == source.ErrNoStore }
 
 // badToken is the error of a token that the Hub does not know.
@@ -88,10 +88,10 @@ func (s *store) refused(ctx context.Context, name string, r *repo, resp *http.Re
 	return errs.New(errs.Unreadable, "the Hub refused the request").At(where).Because(why).Try("check the name and HF_ENDPOINT")
 }
 
-// left is what "RateLimit" says of the window of a limit: r requests more, for t seconds.
+// left matches what "RateLimit" says: r more requests in the next t seconds.
 var left = regexp.MustCompile(`r=0\s*;\s*t=(\d{1,6})`)
 
-// reset is how long the Hub wants to be left alone: it says so in a header of its own.
+// reset is how long the Hub asks clients to wait, in its own header.
 func reset(h http.Header) time.Duration {
 	if m := left.FindStringSubmatch(h.Get("RateLimit")); m != nil {
 		if s, err := strconv.Atoi(m[1]); err == nil {
@@ -114,8 +114,8 @@ func (s *store) sent() string {
 	return "no token was found in HF_TOKEN or the file of `hf auth login`: set one"
 }
 
-// absent is the error of a dataset that the Hub shows to nobody, or not to who asks: it
-// does not say which.
+// absent is the error of a dataset that does not exist, or that this user may not see: the
+// Hub does not say which.
 func (s *store) absent(ctx context.Context, name string, r ref, why error) error {
 	if strings.ContainsAny(name, "{*?[") { // a pattern, whose names will be asked for
 		return remote.Missing(name)
@@ -170,7 +170,7 @@ func (s *store) nearest(ctx context.Context, name string, r ref) string {
 	return errs.Nearest(r.repo, ids)
 }
 
-// noRevision is the error of a revision that there is none of.
+// noRevision is the error of a revision that does not exist.
 func (s *store) noRevision(ctx context.Context, name string, r *repo, why remote.Said) error {
 	var refs struct {
 		Branches, Converts, Tags []struct {

@@ -67,7 +67,7 @@ func (r *repo) resolve(ctx context.Context, s *store, name string) error {
 	return nil
 }
 
-// folder is what a listing is of: what is directly in path, or, if flat, all below it.
+// folder is what a listing covers: what is directly in path, or, if flat, all below it.
 type folder struct {
 	path string
 	flat bool

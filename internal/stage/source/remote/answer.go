@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// An answer is believed only if it says that it is what was asked for: the status, the
+// An answer is accepted only if it matches the request: the status, the
 // range, the length and no encoding. What differs is a Fault: proxies and caches between
 // here and the store are known to do each of these.
 

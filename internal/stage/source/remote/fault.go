@@ -18,7 +18,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// Kind says what kept an attempt from succeeding, and so what may help.
+// Kind says why an attempt failed, and so what may help.
 type Kind int
 
 // The kinds.
@@ -87,7 +87,7 @@ func Failed(ctx context.Context, name string, err error) error {
 		return errs.New(errs.Config, "the server speaks HTTP, not HTTPS").At(at(name)).Because(cause).
 			Try("write http:// in the address or in endpoint_url")
 	case errors.As(err, &dns) && dns.IsNotFound: // see Net.resolve: one that was known is not forgotten
-		// The name servers of a machine that has just started say this of every name.
+		// On a machine that has just started, name servers may say this of every name.
 		what := "there is no server named " + errs.Name(dns.Name)
 		return &Fault{Kind: Unreachable, What: what, Final: errs.New(errs.Unreachable, "%s", what).At(at(name)).
 			Try("check the spelling, and endpoint_url; a name of a private network needs that network's name servers, or a proxy (HTTPS_PROXY)")}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Said is what a server says of an error: the cause of ours.
+// Said is a server's error message: the cause of ours.
 type Said struct {
 	Who     string // "": the server
 	Status  int

@@ -174,7 +174,7 @@ func connected(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Respon
 	return &refusal{resp.StatusCode}
 }
 
-// refusedBy is what the refusal of a proxy means.
+// refusedBy is the error for a refusal by a proxy.
 func refusedBy(name string, r *refusal) error {
 	switch {
 	case r.status == http.StatusProxyAuthRequired:

@@ -39,7 +39,7 @@ type told struct {
 
 // failed counts a fault, and says how long to wait before the next attempt, if there is
 // to be one. moved means that bytes came. Waits are drawn evenly from zero to twice the
-// last limit ("full jitter"), so that those who failed together do not come back together.
+// last limit ("full jitter"), so that requests that failed together do not retry together.
 func (t *trial) failed(f *Fault, moved bool) (wait time.Duration, again bool) {
 	if moved {
 		t.since, t.row = time.Now(), 0

@@ -46,8 +46,8 @@ func (s *store) current(ctx context.Context) (*account, error) {
 	return s.account, nil
 }
 
-// renew has the account set up anew, with its credentials, unless somebody has done so
-// since it was used.
+// renew makes the next request set up the account and its credentials again, unless that has
+// been done since used was.
 func (s *store) renew(used *account) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +194,7 @@ func unsaid(err error) error {
 	return errors.New(text)
 }
 
-// who says whose credentials were refused.
+// who says which credentials were refused.
 func (ans *answer) who() string {
 	if ans.account.provider == nil {
 		return "the request was anonymous"

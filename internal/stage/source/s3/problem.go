@@ -15,7 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// problem is what the body of an answer says that is an error. All else in such a body
+// problem is what the body of an error answer says. Everything else in such a body
 // stays there: it may repeat the request with its signature.
 type problem struct {
 	Code, Message string
@@ -64,7 +64,7 @@ func (ans *answer) cause() error {
 	return errors.New(text)
 }
 
-// Codes of problems, by what they mean. There are hundreds; others are told by their status.
+// Codes of problems, by their meaning. There are hundreds; the others are judged by their status.
 func isExpired(code string) bool {
 	return slices.Contains([]string{"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}, code)
 }
@@ -151,7 +151,7 @@ func (s *store) final(o object, ans *answer) *errs.Error {
 	return errs.New(errs.Unreadable, "the store refused the request").Try("look up the code in the documentation of the store")
 }
 
-// elsewhereHint names the store, where that may be what is wrong.
+// elsewhereHint names the store, if that may be the mistake.
 func elsewhereHint(a *account) string {
 	if a.endpoint.base != nil {
 		return " at " + errs.Plain(a.endpoint.base.Host) + " (endpoint_url)"
@@ -159,7 +159,7 @@ func elsewhereHint(a *account) string {
 	return ", and endpoint_url if the store is not AWS"
 }
 
-// located gives an error of the configuration the name that was asked for.
+// located adds the requested name to an error of the configuration.
 func located(err error, name string) error {
 	var e *errs.Error
 	if errors.As(err, &e) && e.Where == (errs.Where{}) {

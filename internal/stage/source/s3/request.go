@@ -42,7 +42,7 @@ const (
 	nobody = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
-// unescaped is how S3 wants paths signed: as they are sent.
+// unescaped signs paths as they are sent, as S3 requires.
 func unescaped(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }
 
 // ask makes a request, and makes it again where the answer says how it had to be: signed

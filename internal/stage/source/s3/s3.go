@@ -20,7 +20,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// Scheme is what a list of sources has of it.
+// Scheme is its entry in a list of sources.
 func Scheme(net *remote.Net) source.Scheme {
 	return source.Scheme{Name: "s3", Open: func(a source.Access) (source.Source, error) {
 		return remote.New(&store{net: net, storage: a.Storage, signer: v4.NewSigner(unescaped)}, net, a), nil
@@ -39,14 +39,14 @@ type store struct {
 	had     atomic.Bool  // credentials were found once
 	skew    atomic.Int64 // nanoseconds by which the store's clock is ahead of ours
 	hosted  atomic.Bool  // the store wants buckets in its host's name
-	// loose: conditions are not sent, because the store refuses what has not changed.
+	// loose: conditions are not sent, because the store refuses unchanged objects.
 	// versitygw compares If-Unmodified-Since with fractions of a second, which its own
 	// answers leave out. Answers say of which version they are, and are checked anyway.
 	loose   atomic.Bool
 	regions sync.Map // of buckets that are elsewhere than account.region: string to string
 }
 
-// object is what a name means. key is "" for the bucket itself.
+// object is a parsed name. key is "" for the bucket itself.
 type object struct{ name, bucket, key string }
 
 // parse takes a name apart. What a bucket may be called is checked, since it becomes a
@@ -115,7 +115,7 @@ func (s *store) Stat(ctx context.Context, name string) (source.Info, error) {
 	}
 	info, err := s.head(ctx, o)
 	if c := errs.CodeOf(err); err != nil && (c == errs.NotFound || c == errs.Denied) {
-		// Who may only list a folder is refused what is not in it.
+		// A user who may only list a folder is denied what is not in it.
 		there, err2 := s.below(ctx, o)
 		switch {
 		case there:
@@ -161,7 +161,7 @@ func (s *store) head(ctx context.Context, o object) (source.Info, error) {
 // modified begins the version of an object that has no strong ETag: when it was written.
 const modified = "modified "
 
-// version is what tells contents of one key apart: a strong ETag, or when it was last
+// version distinguishes contents of one key: a strong ETag, or when it was last
 // modified, which is text as in an HTTP header. A weak ETag may stay when bytes change.
 func version(etag, last string) string {
 	if tag := strings.Trim(etag, `"`); tag != "" && !strings.HasPrefix(etag, "W/") {

@@ -71,7 +71,7 @@ func readIndex(contentType string, page *url.URL, r io.Reader) (names []string, 
 	return slices.Compact(x.names), x.ended, nil
 }
 
-// bounded fails after so many bytes.
+// bounded fails after a number of bytes.
 type bounded struct {
 	r    io.Reader
 	left int64
@@ -92,7 +92,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// index is what was found on a page so far.
+// index is what has been found on a page so far.
 type index struct {
 	page  *url.URL
 	base  *url.URL // of links
@@ -228,7 +228,7 @@ func hrefOf(z *html.Tokenizer, more bool) (href string, ok bool) {
 	return href, ok
 }
 
-// link adds what a link names, if that is directly below the page.
+// link adds the target of a link, if that is directly below the page.
 func (x *index) link(href string) error {
 	href = strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || r == '\r' {

@@ -84,7 +84,7 @@ func (w *words) next() (word string, ok bool) {
 	return word, true
 }
 
-// quoted is a word in quotes, in which a backslash takes the next character as it is.
+// quoted is a word in quotes, in which a backslash escapes the next character.
 func (w *words) quoted() string {
 	var b strings.Builder
 	i := 1

@@ -37,7 +37,7 @@ func address(name string) (*url.URL, error) {
 	return u, nil
 }
 
-// answer is what a server said at the end of all redirects.
+// answer is a server's answer after all redirects.
 type answer struct {
 	*http.Response
 	url    *url.URL // that answered
@@ -123,7 +123,7 @@ func (s *store) ask(ctx context.Context, method, name string, start, u *url.URL,
 	for k, v := range header {
 		req.Header[k] = v
 	}
-	// Said, not left out: some servers compress for whoever says nothing.
+	// Set explicitly: some servers compress if the header is missing.
 	req.Header.Set("Accept-Encoding", "identity")
 	req.Header.Set("User-Agent", "stoker")
 	a := &answer{url: &bare, away: !sameHost(start, u)}
@@ -215,7 +215,7 @@ func (a *answer) refused(name string) error {
 		Try("open the address in a browser, or with curl -i, to see what it says")
 }
 
-// denied says what was sent, and never its value.
+// denied says which credentials were sent, never their value.
 func (a *answer) denied(name string) error {
 	what := fmt.Sprintf("the server answered %d %s to a request %s", a.StatusCode, http.StatusText(a.StatusCode), a.sent.describe())
 	hint := "check " + a.sent.what + ", and whether it may read this file"

@@ -219,7 +219,7 @@ func (s *store) Page(ctx context.Context, dir string, _ bool, _ string) (remote.
 	return page, nil
 }
 
-// noIndex says what else to try where a folder is not listed.
+// noIndex says what else to try if a folder is not listed.
 func noIndex(err error) error {
 	if e := errs.From(err); errs.CodeOf(err) == errs.Denied {
 		more := *e
@@ -249,7 +249,7 @@ func encoded(name string, h http.Header) error {
 // byTime begins versions that are times: ETags begin with a quotation mark.
 const byTime = "modified "
 
-// version is what tells contents of one name apart: a strong ETag, or when it was last
+// version distinguishes contents of one name: a strong ETag, or when it was last
 // modified. A weak ETag may stay when bytes change.
 func version(h http.Header) string {
 	if e := h.Get("ETag"); len(e) > 2 && len(e) <= 1024 && e[0] == '"' && e[len(e)-1] == '"' {
