@@ -4,8 +4,8 @@
     torchrun --nproc-per-node=2 examples/remote/train.py s3://bucket/train --out run
     torchrun --nproc-per-node=2 examples/remote/train.py s3://bucket/train --out run --resume
 
-Keys are found where AWS's own tools find them. ``gs://``, ``az://``, ``https://``, ``hf://`` and a local folder work the
-same way, and a checkpoint saved with one resumes with another. If the store does not answer, the loader waits for it,
+Keys are found where AWS's own tools find them. ``gs://``, ``az://``, ``https://``, ``hf://`` and a local folder work
+the same way, and a checkpoint saved with one resumes with another. If the store does not answer, the loader waits,
 and says so.
 """
 
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=256, help="per rank; default: 256")
     parser.add_argument("--size", type=int, default=224, help="side of the pictures; default: 224")
     parser.add_argument("--save-every", type=int, default=100, help="batches between checkpoints; default: 100")
-    parser.add_argument("--deadline", default="10m", help="how long to wait for a store that does not answer; default: 10m")
+    parser.add_argument("--deadline", default="10m", help="how long to wait for a silent store; default: 10m")
     args = parser.parse_args()
 
     cuda = torch.cuda.is_available()
