@@ -179,7 +179,7 @@ func checkOrigins(p *Problems, origins []string) {
 // SecretKey is the problem of a key of dataset.storage that holds a secret, without its
 // value; "": another key.
 func SecretKey(at, key string) (problem, hint string) {
-	set, is := source.Secret(key)
+	set, is := Secret(key)
 	if !is {
 		return "", ""
 	}

@@ -105,17 +105,7 @@ func (s *Store) request(ctx context.Context, bytes int) error {
 	if s.Rate > 0 {
 		d += time.Duration(int64(bytes) * int64(time.Second) / s.Rate)
 	}
-	if d == 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return source.Sleep(ctx, d)
 }
 
 // Stat is source.Source's.

@@ -12,6 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // PathColumns and LabelColumns are the names that are used if no column is given.
@@ -30,7 +31,7 @@ func buildList(ctx context.Context, src source.Source, paths []string, opt Optio
 	sizes, versions, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
 		if errs.CodeOf(err) == errs.NotFound {
 			return errs.New(errs.NotFound, "there is no file %q", l.paths[i]).At(errs.Where{File: l.paths[i]}).
-				Because(errs.From(err).Cause).Try("%s", source.Suggest(ctx, src, l.paths[i]))
+				Because(errs.From(err).Cause).Try("%s", pattern.Suggest(ctx, src, l.paths[i]))
 		}
 		return err
 	})
@@ -188,7 +189,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 		e := *errs.From(err)
 		if e.Code == errs.NotFound {
 			e.What = "there is no such file"
-			e.Hint = "the paths of a manifest are relative to its folder, or to root; " + source.Suggest(ctx, src, l.paths[i])
+			e.Hint = "the paths of a manifest are relative to its folder, or to root; " + pattern.Suggest(ctx, src, l.paths[i])
 		}
 		e.What = t.row(l.first[i]) + " of " + path.Base(manifest) + " names " + l.paths[i] + ": " + e.What
 		e.Where = errs.Where{File: manifest, Sample: errs.Known(int64(l.first[i]))}

@@ -31,7 +31,7 @@ func Scheme(name string, net *remote.Net) source.Scheme {
 }
 
 // signed is the source of names that may have a shared access signature as their query, as
-// source.Mux passes them on. The store gets it by the context of a request, so that no name
+// mux.Mux passes them on. The store gets it by the context of a request, so that no name
 // in an error has one; what is found has that of what was looked for.
 type signed struct{ *remote.Source }
 
@@ -82,6 +82,17 @@ func (s signed) List(ctx context.Context, prefix string) iter.Seq2[source.Info, 
 // Walk is source.Walker's.
 func (s signed) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
 	return each(ctx, prefix, s.Source.Walk)
+}
+
+// Begin is source.Prefixer's.
+func (s signed) Begin(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	return each(ctx, prefix, s.Source.Begin)
+}
+
+// Head is source.Header's.
+func (s signed) Head(ctx context.Context, name string, p []byte) (int, error) {
+	name, sas := cut(name)
+	return s.Source.Head(with(ctx, sas), name, p)
 }
 
 func each(ctx context.Context, prefix string, list func(context.Context, string) iter.Seq2[source.Info, error]) iter.Seq2[source.Info, error] {
@@ -241,20 +252,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		// encodes answers on the way has no strong ETag, or no ranges.
 		resp.Header.Del("Content-Encoding")
 	}
-	size, err := remote.Part(resp.Header, resp.StatusCode, off, int64(len(p)))
-	if err != nil {
-		return 0, err
-	}
-	if size != obj.Size {
-		return 0, remote.Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
-	}
-	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)
-	if err == nil && int64(n) == obj.Size {
-		if err := checked(resp.Header, p); err != nil {
-			return 0, err
-		}
-	}
-	return n, err
+	return remote.Body(ctx, obj, resp, p, off, checked)
 }
 
 // checked compares a whole blob with its MD5, if it has one. Checksums of ranges are not
@@ -344,9 +342,6 @@ func (s *store) ask(ctx context.Context, r request, into any) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return s.refused(ctx, r, resp)
-	}
-	return remote.Document(ctx, r.name, resp, most, "the server's answer", "the XML of the API", func(b []byte) error { return xml.Unmarshal(b, into) })
+	return remote.Document{Whose: "the server's answer", Kind: "the XML of the API", Most: most, Decode: xml.Unmarshal}.
+		Read(ctx, r.name, resp, into, func() error { return s.refused(ctx, r, resp) })
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -71,7 +69,7 @@ func (c *credentials) put(ctx context.Context, req *http.Request, r request) (us
 	case env.mine(r.account) && env.sas != "":
 		return withSAS(req, strings.TrimPrefix(env.sas, "?")), nil
 	}
-	if !private(r.base) {
+	if !remote.Private(&r.base) {
 		return used{}, nil
 	}
 	token, err := c.bearer.Token(ctx)
@@ -92,12 +90,6 @@ func withSAS(req *http.Request, sas string) used {
 	}
 	req.URL.RawQuery += sas
 	return used{sas: true}
-}
-
-// private says whether nobody else can read what is sent to a server.
-func private(u url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (c *credentials) renewable() bool {
@@ -199,7 +191,7 @@ func (c *credentials) hint(r request, was used) string {
 		return "the credentials are " + from + "; give them the role Storage Blob Data Reader on the container, or use others: " + help
 	case c.store.access.Storage.Anonymous:
 		return "the request had no credentials, because dataset.storage.anonymous is set; remove it if the data is not public"
-	case !private(r.base):
+	case !remote.Private(&r.base):
 		return "the request had no credentials, because tokens are not sent over plain HTTP; write https:// in endpoint_url"
 	}
 	places := "dataset.storage.token_env, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN (not set)"

@@ -70,6 +70,15 @@ func (l label) name() (string, error) {
 
 // Page is remote.Store's.
 func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (remote.Page, error) {
+	return s.page(ctx, dir, "", flat, token)
+}
+
+// Begin is remote.Prefixed's.
+func (s *store) Begin(ctx context.Context, dir, letters, token string) (remote.Page, error) {
+	return s.page(ctx, dir, letters, false, token)
+}
+
+func (s *store) page(ctx context.Context, dir, letters string, flat bool, token string) (remote.Page, error) {
 	p, err := s.locate(dir)
 	if err != nil {
 		return remote.Page{}, err
@@ -78,8 +87,8 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 		return s.containers(ctx, p, flat, token)
 	}
 	query := url.Values{"restype": {"container"}, "comp": {"list"}, "include": {"metadata"}}
-	if p.key != "" {
-		query.Set("prefix", p.key+"/")
+	if prefix := remote.Prefix(p.key, letters); prefix != "" {
+		query.Set("prefix", prefix)
 	}
 	if !flat {
 		query.Set("delimiter", "/")

@@ -55,7 +55,7 @@ func newCredentials(s *store) *credentials {
 // token is what a request carries; "": it is anonymous.
 func (c *credentials) token(ctx context.Context, name string) (string, error) {
 	a := c.store.access.Storage
-	if a.Anonymous || c.store.emulator && a.TokenEnv == "" || !private(c.store.endpoint) {
+	if a.Anonymous || c.store.emulator && a.TokenEnv == "" || !remote.Private(&c.store.endpoint) {
 		return "", nil
 	}
 	token, err := c.bearer.Token(ctx)
@@ -257,7 +257,7 @@ func (c *credentials) hint() string {
 		return "the request had no credentials, because dataset.storage.anonymous is set; remove it if the data is not public"
 	case c.store.emulator && a.TokenEnv == "":
 		return "the request had no credentials, because STORAGE_EMULATOR_HOST is set; unset it to read from Google"
-	case !private(c.store.endpoint):
+	case !remote.Private(&c.store.endpoint):
 		return "the request had no credentials, because they are not sent over plain HTTP; write https:// in endpoint_url"
 	}
 	c.mu.Lock()

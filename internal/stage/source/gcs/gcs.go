@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -77,12 +76,6 @@ func (s *store) setup() {
 		s.endpoint = url.URL{Scheme: u.Scheme, Host: u.Host, Path: path}
 		s.creds = newCredentials(s)
 	})
-}
-
-// private says whether nobody else can read what is sent to the endpoint.
-func private(u url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Host is remote.Store's.
@@ -162,26 +155,15 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		return 0, s.refused(ctx, r, resp)
 	}
 	stored(resp.Header)
-	size, err := remote.Part(resp.Header, resp.StatusCode, off, int64(len(p)))
-	if err != nil {
-		return 0, err
-	}
-	if size != obj.Size {
-		return 0, remote.Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
-	}
 	switch v := resp.Header.Get("X-Goog-Generation"); {
-	case obj.Version != "" && v == "":
+	case obj.Version == "" || v == obj.Version:
+	case resp.StatusCode == http.StatusOK: // no part: Body says so
+	case v == "":
 		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer has no generation"}
-	case obj.Version != "" && v != obj.Version:
+	default:
 		return 0, remote.Changed(obj, "its generation was %[2]s and is now %[1]s", errs.Name(v), obj.Version)
 	}
-	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)
-	if err == nil && int64(n) == obj.Size {
-		if err := checked(resp.Header, p); err != nil {
-			return 0, err
-		}
-	}
-	return n, err
+	return remote.Body(ctx, obj, resp, p, off, checked)
 }
 
 // stored removes the encoding that the object is stored with: these are its bytes, as it
@@ -281,9 +263,6 @@ func (s *store) ask(ctx context.Context, r request, into any) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return s.refused(ctx, r, resp)
-	}
-	return remote.Document(ctx, r.name, resp, most, "the server's answer", "the JSON of the API", func(b []byte) error { return json.Unmarshal(b, into) })
+	return remote.Document{Whose: "the server's answer", Kind: "the JSON of the API", Most: most, Decode: json.Unmarshal}.
+		Read(ctx, r.name, resp, into, func() error { return s.refused(ctx, r, resp) })
 }

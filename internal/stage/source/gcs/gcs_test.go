@@ -23,6 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/gcs"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
@@ -427,7 +428,7 @@ func TestErrorsTeach(t *testing.T) {
 		"gs://photos/train/{000..001}.tar": `did you mean "gs://photos/train/000.tar"?`,
 		"gs://photos/train/*.npz":          `has 1 entries: 000.tar`,
 	} {
-		_, err := source.Expand(t.Context(), src, []string{name})
+		_, err := pattern.Expand(t.Context(), src, []string{name})
 		if e := errs.From(err); err == nil || e.Code != errs.NotFound || !strings.Contains(e.Hint, want) {
 			t.Errorf("%s: %v (%s)", name, err, e.Hint)
 		}

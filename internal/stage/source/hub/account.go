@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -178,7 +177,7 @@ func (s *store) get(ctx context.Context, name, path string, query url.Values, he
 	u.RawQuery = query.Encode()
 	for hops := 0; ; hops++ {
 		auth := ""
-		if who.value != "" && private(u) {
+		if who.value != "" && remote.Private(u) {
 			auth = "Bearer " + who.value
 		}
 		if resp, err = s.send(ctx, name, u, auth, header); err != nil {
@@ -258,15 +257,6 @@ func (s *store) ask(ctx context.Context, name string, r *repo, path string, quer
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, s.refused(ctx, name, r, resp)
-	}
-	return resp.Header, remote.Document(ctx, name, resp, mostAnswer, "the Hub's answer", "the JSON of its API", func(b []byte) error { return json.Unmarshal(b, into) })
-}
-
-// private says whether nobody else can read what is sent to a URL.
-func private(u *url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	return resp.Header, remote.Document{Whose: "the Hub's answer", Kind: "the JSON of its API", Most: mostAnswer, Decode: json.Unmarshal}.
+		Read(ctx, name, resp, into, func() error { return s.refused(ctx, name, r, resp) })
 }

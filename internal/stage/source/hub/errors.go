@@ -104,7 +104,7 @@ func reset(h http.Header) time.Duration {
 // sent says which token was sent, and how to send another.
 func (s *store) sent() string {
 	switch who := s.account.who(); {
-	case who.value != "" && !private(&s.account.endpoint):
+	case who.value != "" && !remote.Private(&s.account.endpoint):
 		return "no token was sent, because it is not sent over plain HTTP: write https:// in HF_ENDPOINT"
 	case who.value != "":
 		return "the token sent is that of " + errs.Plain(who.from) + ": it must belong to an account that has access, and a fine-grained token must list the dataset"

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // An answer is accepted only if it matches the request: the status, the
@@ -106,4 +108,23 @@ func Fill(ctx context.Context, name string, body io.Reader, p []byte) (n int, er
 		return 0, broken("the answer has more than the %d bytes that were requested", len(p))
 	}
 	return n, nil
+}
+
+// Body reads the answer to a GET of p at off of obj, whose size it says, into p. All of an
+// object is compared by checked with what the headers say of it.
+func Body(ctx context.Context, obj source.Info, resp *http.Response, p []byte, off int64, checked func(h http.Header, p []byte) error) (int, error) {
+	size, err := Part(resp.Header, resp.StatusCode, off, int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	if size != obj.Size {
+		return 0, Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
+	}
+	n, err := Fill(ctx, obj.Name, resp.Body, p)
+	if err == nil && int64(n) == obj.Size {
+		if err := checked(resp.Header, p); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
 }

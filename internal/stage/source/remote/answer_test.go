@@ -221,3 +221,19 @@ func TestBuiltInRoots(t *testing.T) {
 		}
 	}
 }
+
+// A token goes to this machine, or over TLS.
+func TestWhereTokensMayGo(t *testing.T) {
+	for address, want := range map[string]bool{
+		"https://huggingface.co": true, "http://127.0.0.1:80": true, "http://localhost:80": true, "http://[::1]:80": true,
+		"http://huggingface.co": false, "http://10.0.0.1": false, "http://localhost.example.com": false,
+	} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Private(u); got != want {
+			t.Errorf("%s: %v", address, got)
+		}
+	}
+}

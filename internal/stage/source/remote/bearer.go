@@ -2,6 +2,8 @@ package remote
 
 import (
 	"context"
+	"net"
+	"net/url"
 	"sync"
 	"time"
 )
@@ -95,4 +97,11 @@ func (b *Bearer) Refused(token string) {
 	if token == b.token {
 		b.have = false
 	}
+}
+
+// Private says whether what is sent to an address is read by nobody else: a token goes to
+// this machine, or over TLS.
+func Private(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }

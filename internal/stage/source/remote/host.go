@@ -11,6 +11,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // host is what is known of a server, and the limits of requests to it.
@@ -91,7 +92,7 @@ func (h *host) enter(ctx context.Context) error {
 	h.spaced = h.spaced || wait > 0
 	h.sent.add(now)
 	h.mu.Unlock()
-	if err := sleep(ctx, wait); err != nil {
+	if err := source.Sleep(ctx, wait); err != nil {
 		h.ends()
 		return err
 	}
@@ -159,7 +160,7 @@ const (
 func (h *host) mayRetry(ctx context.Context, wait, left time.Duration) error {
 	end := time.Now().Add(left)
 	for {
-		if err := sleep(ctx, wait); err != nil {
+		if err := source.Sleep(ctx, wait); err != nil {
 			return err
 		}
 		h.mu.Lock()

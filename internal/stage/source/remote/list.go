@@ -13,9 +13,14 @@ import (
 // List is source.Source's. Stores sort a folder among the others as if its name ended in a
 // slash, so all of it is here before the first is yielded.
 func (s *Source) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	dir := strings.TrimSuffix(prefix, "/")
+	return byName(s.pages(ctx, dir, func(ctx context.Context, token string) (Page, error) { return s.store.Page(ctx, dir, false, token) }))
+}
+
+func byName(pages iter.Seq2[source.Info, error]) iter.Seq2[source.Info, error] {
 	return func(yield func(source.Info, error) bool) {
 		var all []source.Info
-		for it, err := range s.pages(ctx, prefix, false) {
+		for it, err := range pages {
 			if err != nil {
 				yield(source.Info{}, err)
 				return
@@ -33,21 +38,53 @@ func (s *Source) List(ctx context.Context, prefix string) iter.Seq2[source.Info,
 
 // Walk is source.Walker's.
 func (s *Source) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
-	return s.pages(ctx, prefix, true)
+	dir := strings.TrimSuffix(prefix, "/")
+	return s.pages(ctx, dir, func(ctx context.Context, token string) (Page, error) { return s.store.Page(ctx, dir, true, token) })
+}
+
+// Can is source.Able's: a store that is not Prefixed answers with whole folders, and the
+// caller may then remember the rest.
+func (s *Source) Can(string) source.Abilities {
+	_, begin := s.store.(Prefixed)
+	return source.Abilities{Begin: begin, Walk: true}
+}
+
+// Begin is source.Prefixer's.
+func (s *Source) Begin(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	store, ok := s.store.(Prefixed)
+	if !ok {
+		return source.Begin(ctx, struct{ source.Source }{s}, prefix)
+	}
+	at := strings.LastIndexByte(prefix, '/')
+	dir, letters := strings.TrimSuffix(prefix[:at+1], "/"), prefix[at+1:]
+	pages := s.pages(ctx, dir, func(ctx context.Context, token string) (page Page, err error) {
+		page, err = store.Begin(ctx, dir, letters, token)
+		page.Folder = true // whatever is in it
+		return page, err
+	})
+	return byName(func(yield func(source.Info, error) bool) {
+		for it, err := range pages {
+			if err == nil && !strings.HasPrefix(it.Name, prefix) {
+				continue
+			}
+			if !yield(it, err) {
+				return
+			}
+		}
+	})
 }
 
 // pages yields the entries of all pages of a listing. Listings are data: what is not
 // below the folder, not in order or a page without end is an error. Where a store has an
 // order of its own (Page.Loose), entries are yielded when all pages are here.
-func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[source.Info, error] {
+func (s *Source) pages(ctx context.Context, dir string, of func(ctx context.Context, token string) (Page, error)) iter.Seq2[source.Info, error] {
 	return func(yield func(source.Info, error) bool) {
-		dir := strings.TrimSuffix(prefix, "/")
 		last, token, any, folder := "", "", false, false
 		var held []source.Info // of pages in an order of the store's own
 		for {
 			var page Page
 			err := s.try(ctx, dir, -1, 0, func(ctx context.Context, _ *host) (n int, err error) {
-				page, err = s.store.Page(ctx, dir, flat, token)
+				page, err = of(ctx, token)
 				return 0, err
 			})
 			if err != nil {

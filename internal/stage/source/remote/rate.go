@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // rate is a limit of bytes per second.
@@ -26,20 +28,5 @@ func (r *rate) wait(ctx context.Context, n int) error {
 	wait := r.free.Sub(now)
 	r.free = r.free.Add(time.Duration(float64(n) / r.perSecond * float64(time.Second)))
 	r.mu.Unlock()
-	return sleep(ctx, wait)
-}
-
-// sleep returns after that long, or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return source.Sleep(ctx, wait)
 }

@@ -24,6 +24,7 @@ var (
 	_ source.Source = (*Source)(nil)
 	_ source.Linked = (*Source)(nil)
 	_ source.Walker = (*Source)(nil)
+	_ source.Able   = (*Source)(nil)
 )
 
 // New makes a Source of a store, within the limits of net and of access.

@@ -22,6 +22,15 @@ const mostListing = 16 << 20
 
 // Page is remote.Store's. The listing of s3:// itself is that of all buckets.
 func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (remote.Page, error) {
+	return s.page(ctx, dir, "", flat, token)
+}
+
+// Begin is remote.Prefixed's.
+func (s *store) Begin(ctx context.Context, dir, letters, token string) (remote.Page, error) {
+	return s.page(ctx, dir, letters, false, token)
+}
+
+func (s *store) page(ctx context.Context, dir, letters string, flat bool, token string) (remote.Page, error) {
 	if isRoot(dir) {
 		return s.buckets(ctx, dir)
 	}
@@ -36,7 +45,7 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 	if !flat {
 		q.Set("delimiter", "/")
 	}
-	body, err := s.list(ctx, o, q)
+	body, err := s.list(ctx, o, letters, q)
 	if err != nil {
 		return remote.Page{}, err
 	}
@@ -45,7 +54,7 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 
 // below says whether there are objects below a name; for a bucket, whether it exists.
 func (s *store) below(ctx context.Context, o object) (bool, error) {
-	body, err := s.list(ctx, o, url.Values{"max-keys": {"1"}})
+	body, err := s.list(ctx, o, "", url.Values{"max-keys": {"1"}})
 	if err != nil {
 		return false, err
 	}
@@ -53,12 +62,12 @@ func (s *store) below(ctx context.Context, o object) (bool, error) {
 	return err == nil && len(l.Contents)+len(l.CommonPrefixes) > 0, err
 }
 
-// list is the XML of ListObjectsV2 for what is below a name.
-func (s *store) list(ctx context.Context, o object, q url.Values) ([]byte, error) {
+// list is the XML of ListObjectsV2 for what is below a name and begins with letters.
+func (s *store) list(ctx context.Context, o object, letters string, q url.Values) ([]byte, error) {
 	q.Set("list-type", "2")
 	q.Set("encoding-type", "url") // XML has no way to write most control characters
-	if o.key != "" {
-		q.Set("prefix", o.key+"/")
+	if prefix := remote.Prefix(o.key, letters); prefix != "" {
+		q.Set("prefix", prefix)
 	}
 	bucket := o
 	bucket.key = ""

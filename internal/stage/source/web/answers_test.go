@@ -15,6 +15,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -353,7 +354,7 @@ func TestQuery(t *testing.T) {
 	})
 	src := open(t)
 	name := s.URL + "/x.tar?X-Amz-Signature=a%2Fb&c=d//e/../f"
-	paths, err := source.Expand(t.Context(), src, []string{name})
+	paths, err := pattern.Expand(t.Context(), src, []string{name})
 	if err != nil || len(paths) != 1 || paths[0] != name {
 		t.Fatalf("%q, %v", paths, err)
 	}

@@ -1,11 +1,13 @@
-package source
+package pattern
 
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // A list is a file of names, one per line: "@" and its name stand for what it names.
@@ -18,7 +20,7 @@ const mostList = 256 << 20
 // a list somebody else wrote must not send the user's keys to any host, or have files of
 // this machine read. elsewhere says which names of other hosts (buckets, containers; this
 // machine) are allowed, as the user wrote them into dataset.origins; nil: none.
-func ExpandFrom(ctx context.Context, src Source, patterns []string, elsewhere func(name string) bool) ([]string, error) {
+func ExpandFrom(ctx context.Context, src source.Source, patterns []string, elsewhere func(name string) bool) ([]string, error) {
 	all := make([]string, 0, len(patterns))
 	for _, p := range patterns {
 		list, is := strings.CutPrefix(p, "@")
@@ -33,7 +35,7 @@ func ExpandFrom(ctx context.Context, src Source, patterns []string, elsewhere fu
 			all = append(all, p)
 			continue
 		}
-		names, err := readList(ctx, src, Bare(list), elsewhere)
+		names, err := readList(ctx, src, source.Bare(list), elsewhere)
 		if err != nil {
 			return nil, err
 		}
@@ -42,26 +44,18 @@ func ExpandFrom(ctx context.Context, src Source, patterns []string, elsewhere fu
 	return expand(ctx, src, all)
 }
 
-// OfList is the name of the list that a path stands for, or the path itself.
-func OfList(path string) string {
-	if list, is := strings.CutPrefix(path, "@"); is && SchemeOf(list) != "" {
-		return list
-	}
-	return path
-}
-
 // readList returns what a list names: URLs, absolute paths in a local list, or names relative
 // to the folder of the list, which may have braces and patterns. Empty lines and those that
 // begin with "#" are left out.
-func readList(ctx context.Context, src Source, list string, elsewhere func(name string) bool) (all []string, err error) {
-	there, err := Exists(ctx, src, list)
+func readList(ctx context.Context, src source.Source, list string, elsewhere func(name string) bool) (all []string, err error) {
+	there, err := source.Exists(ctx, src, list)
 	if err != nil {
 		return nil, err
 	}
 	if !there {
-		return nil, errs.New(errs.NotFound, "there is no list %s", quote(list)).At(where(list, -1)).Try("%s", Suggest(ctx, src, list))
+		return nil, errs.New(errs.NotFound, "there is no list %s", strconv.Quote(list)).At(errs.Where{File: list}).Try("%s", Suggest(ctx, src, list))
 	}
-	text, err := ReadAll(ctx, src, list, mostList)
+	text, err := source.ReadAll(ctx, src, list, mostList)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +67,7 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 			continue
 		}
 		bad := func(format string, a ...any) *errs.Error {
-			return errs.New(errs.Config, "line %d of the list "+format, append([]any{number}, a...)...).At(where(list, -1))
+			return errs.New(errs.Config, "line %d of the list "+format, append([]any{number}, a...)...).At(errs.Where{File: list})
 		}
 		if at := strings.IndexFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }); at >= 0 {
 			return nil, bad("has the control character %#02x: it is not a list of names", line[at]).Try("write one name per line, as text; without the @, the file itself is the data")
@@ -85,12 +79,12 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 		if err != nil {
 			return nil, bad("has an absolute path, but the list is not a local file").Try("write a URL, or a name relative to the folder of the list")
 		}
-		names, err := Braces(name)
+		names, err := source.Braces(name)
 		if err != nil {
-			return nil, errs.From(err).At(where(list, -1))
+			return nil, errs.From(err).At(errs.Where{File: list})
 		}
 		for _, name := range names {
-			if host := HostOf(name); !sameHost(host, HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
+			if host := source.HostOf(name); !source.SameHost(host, source.HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
 				if host == "" {
 					host = "files on this machine"
 				}
@@ -98,12 +92,12 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 					Try("if you trust the list, add a prefix of these names to dataset.origins")
 			}
 		}
-		if all = append(all, names...); len(all) > maxNames {
-			return nil, tooMany(list)
+		if all = append(all, names...); len(all) > source.MaxNames {
+			return nil, source.TooMany(list)
 		}
 	}
 	if len(all) == 0 {
-		return nil, errs.New(errs.Empty, "the list has no names").At(where(list, -1)).Try("write one name per line; lines that begin with # are comments")
+		return nil, errs.New(errs.Empty, "the list has no names").At(errs.Where{File: list}).Try("write one name per line; lines that begin with # are comments")
 	}
 	return all, nil
 }
@@ -111,11 +105,11 @@ func readList(ctx context.Context, src Source, list string, elsewhere func(name 
 // listed is the name on a line of a list.
 func listed(list, line string) (string, error) {
 	switch {
-	case SchemeOf(line) != "" || strings.HasPrefix(line, "pipe:"):
-		return Bare(line), nil
+	case source.SchemeOf(line) != "" || strings.HasPrefix(line, "pipe:"):
+		return source.Bare(line), nil
 	case line[0] != '/':
-		return Clean(Dir(list) + "/" + line), nil
-	case SchemeOf(list) != "":
+		return source.Clean(source.Dir(list) + "/" + line), nil
+	case source.SchemeOf(list) != "":
 		return "", errs.New(errs.Config, "an absolute path")
 	}
 	return line, nil
