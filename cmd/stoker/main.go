@@ -270,7 +270,7 @@ func usage(err error, args []string) error {
 		name, _, _ := strings.Cut(flag, "=") // the value may be a secret
 		what = "unknown flag " + name
 		if set, is := spec.Secret(name); is {
-			return errs.New(errs.Config, "%s: stoker takes no keys, tokens or passwords as flags, because everybody on the machine sees command lines", what).
+			return errs.New(errs.Config, "%s: stoker takes no keys, tokens or passwords as flags, because everybody on the machine can see command lines", what).
 				Try("set %s where the command runs", set)
 		}
 	}

@@ -36,7 +36,7 @@ var variables = []struct{ part, set string }{
 	{"key", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AZURE_STORAGE_KEY"},
 }
 
-const tokens = "HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own whose name is token_env"
+const tokens = "HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own, named by token_env"
 
 // Secret reports whether a key of some settings, in any spelling, is that of a key, a
 // token or a password, and what to set in its place: an environment variable.

@@ -21,7 +21,7 @@ func Shown(text string) string {
 	return withoutQueries(withoutUsers(text))
 }
 
-// ShownWords is a command line as it may be shown and stored: names as Shown, and without
+// ShownWords is a command line that may be shown and stored: names as Shown, and without
 // the values of flags that are called key, token, password or secret.
 func ShownWords(words []string) []string {
 	out := make([]string, len(words))

@@ -26,7 +26,7 @@ func (c *closing) AppendPath(file int, dst []byte) []byte {
 	return c.disk.AppendPath(file, dst)
 }
 
-// narrowing is files behind a link that is worth fewer readers from some moment on.
+// narrowing is files over a link whose number of readers falls after a while.
 type narrowing struct {
 	*disk
 	narrow atomic.Bool

@@ -24,10 +24,10 @@ type Storage struct {
 // asked of it. The zero value is every default.
 type Access struct {
 	Storage     Storage
-	Connections int           // requests at once, at most; 0: as many as pay
+	Connections int           // most concurrent requests to a host; 0: as many as pay off
 	Bandwidth   int64         // bytes per second, at most; 0: no limit
 	NoHedge     bool          // no request is sent a second time because the first is slow
-	Deadline    time.Duration // how long one read is tried; 0: ten minutes
+	Deadline    time.Duration // how long one read is retried; 0: ten minutes
 	Written     *Written      // what the user named himself; nil: nothing
 }
 
@@ -38,7 +38,7 @@ type Place struct {
 }
 
 // Written are names that a user wrote himself: the paths and the origins of a Spec, and not
-// what a table, a list or a redirect names. Credentials that are not for one host alone
+// what a table, a list or a redirect names. Credentials that are not for one host only
 // (Storage.TokenEnv) are sent to the hosts of these.
 type Written struct{ Names []string }
 

@@ -298,6 +298,6 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 
 // NoFile is the error of reading a folder.
 func NoFile(name string) error {
-	return errs.New(errs.Unreadable, "this is a folder, and not a file that can be read").At(where(name, -1)).
+	return errs.New(errs.Unreadable, "this is a folder, not a file").At(where(name, -1)).
 		Try("give the name of a file in %s", strings.Clone(name))
 }

@@ -123,11 +123,11 @@ func ToWrite(name, what string) (string, error) {
 	if scheme == "" {
 		return name, nil
 	}
-	return "", errs.New(errs.Config, "%s cannot be written to %s://: stoker reads stores, and does not write to them yet", what, scheme).At(where(Shown(name), -1)).
-		Try("write to a folder of this machine, and upload it, for example with rclone copy")
+	return "", errs.New(errs.Config, "%s cannot be written to %s://: stoker reads stores, but does not write to them yet", what, scheme).At(where(Shown(name), -1)).
+		Try("write to a folder on this machine, and upload it, for example with rclone copy")
 }
 
-// OfList is the name of the list that a path stands for, and any other path as it is.
+// OfList is the name of the list that a path stands for, or the path itself.
 func OfList(path string) string {
 	if list, is := strings.CutPrefix(path, "@"); is && SchemeOf(list) != "" {
 		return list
@@ -135,7 +135,7 @@ func OfList(path string) string {
 	return path
 }
 
-// Shown is a name as it may be shown and stored, without signatures, tokens and
+// Shown is a name that may be shown and stored, without signatures, tokens and
 // passwords. The names of local files have none, whatever they look like.
 func Shown(name string) string {
 	if list, is := strings.CutPrefix(name, "@"); is && list != "" && list[0] != '@' { // of names

@@ -68,7 +68,7 @@ var (
 // New makes an empty store.
 func New() *Store { return &Store{objects: map[string]object{}} }
 
-// Scheme is what a list of sources has of it.
+// Scheme is its entry in a list of sources.
 func (s *Store) Scheme() source.Scheme {
 	return source.Scheme{Name: "mem", Open: func(source.Access) (source.Source, error) { return s, nil }}
 }

@@ -230,21 +230,21 @@ func (t *table) resolve(c *cells, row int, root string, opt Options) (string, er
 	host := source.HostOf(full)
 	switch {
 	case shown != full:
-		return "", wrong("a URL with a signature, a token or a password, which is stored nowhere").
-			Try("write the name alone into the manifest, and give credentials by the environment")
+		return "", wrong("a URL with a signature, a token or a password, which an index may not store").
+			Try("write the name alone into the manifest, and set credentials in the environment")
 	case full != root && source.Under([]string{root}, full), source.Under(opt.Origins, full):
 		return full, nil
 	case host != "":
 		return "", wrong("which is outside of %s: a manifest may name only what is stored where it is", root).
-			Try("if you trust the manifest, list the place in origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
+			Try("if you trust the manifest, add the place to origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
 	case source.SchemeOf(root) != "":
-		return "", wrong("a file of this machine, and the manifest is stored elsewhere").
-			Try("if you trust the manifest, list the folder in origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
+		return "", wrong("a file on this machine, but the manifest is stored elsewhere").
+			Try("if you trust the manifest, add the folder to origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
 	case opt.Root != "":
 		return "", wrong("which is outside of %s", root).Try("paths may not leave the root that was given")
 	}
 	return "", wrong("which is outside of %s", root).
-		Try("give root, the folder that holds all files (root \"/\" takes any path), if the manifest can be trusted")
+		Try("give root, the folder that holds all files (root \"/\" allows any path), if you trust the manifest")
 }
 
 // choose returns the number of the column called want, or, if that is empty, of the

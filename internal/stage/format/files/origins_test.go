@@ -49,7 +49,7 @@ func TestOrigins(t *testing.T) {
 		all:                              "outside",
 		"../out/b.jpg":                   "outside",
 		dir + "/out-2/c.jpg":             "outside",
-		"toy://b-2/d.jpg":                "in origins, such as \"toy://b-2/\" (dataset.origins",
+		"toy://b-2/d.jpg":                "to origins, such as \"toy://b-2/\" (dataset.origins",
 		"toy://b/c/../../b-2/d.jpg":      "outside",
 		"toy://b/c/%2e%2e/%2E%2e/x":      "outside",
 		"toy://b/c/d.jpg?token=HUSH":     "a signature, a token or a password",

@@ -23,7 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// Scheme is what a list of sources has of it, under the name az, azure, abfs or abfss.
+// Scheme is its entry in a list of sources, under the name az, azure, abfs or abfss.
 func Scheme(name string, net *remote.Net) source.Scheme {
 	return source.Scheme{Name: name, Open: func(a source.Access) (source.Source, error) {
 		return signed{remote.New(&store{scheme: name, net: net, access: a}, net, a)}, nil
@@ -185,7 +185,7 @@ func (s *store) Stat(ctx context.Context, name string) (source.Info, error) {
 		default:
 			size, err := strconv.ParseInt(resp.Header.Get("Content-Length"), 10, 64)
 			if err != nil || size < 0 {
-				return source.Info{}, &remote.Fault{Kind: remote.Broken, What: "the server does not say how long the blob is"}
+				return source.Info{}, &remote.Fault{Kind: remote.Broken, What: "the server does not report the size of the blob"}
 			}
 			return source.Info{Name: strings.Clone(name), Size: size, Version: version(resp.Header.Get("ETag"))}, nil
 		}
@@ -206,7 +206,7 @@ func isFolder(h http.Header) bool {
 	return strings.EqualFold(h.Get("X-Ms-Meta-Hdi_isfolder"), "true") || h.Get("X-Ms-Resource-Type") == "directory"
 }
 
-// version is an ETag without its quotes; "" for one that is weak, or is none.
+// version is an ETag without its quotes; "" for a weak one, or if there is none.
 func version(etag string) string {
 	etag = strings.Trim(etag, `"`)
 	if strings.Contains(etag, `"`) || len(etag) > 200 || strings.ContainsFunc(etag, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -235,7 +235,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		}
 		return 0, remote.Changed(obj, "its ETag is no longer %s", errs.Name(obj.Version))
 	case http.StatusRequestedRangeNotSatisfiable:
-		return 0, remote.Changed(obj, "it is shorter than the %d bytes that it had", obj.Size)
+		return 0, remote.Changed(obj, "it is now shorter than %d bytes", obj.Size)
 	case http.StatusOK, http.StatusPartialContent:
 	default:
 		return 0, s.refused(ctx, r, resp)
@@ -243,9 +243,9 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	v := version(resp.Header.Get("ETag"))
 	switch {
 	case obj.Version != "" && v == "":
-		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer does not say what its ETag is"}
+		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer has no ETag"}
 	case obj.Version != "" && v != obj.Version:
-		return 0, remote.Changed(obj, "its ETag is %s, and was %s", errs.Name(v), errs.Name(obj.Version))
+		return 0, remote.Changed(obj, "its ETag was %[2]s and is now %[1]s", errs.Name(v), errs.Name(obj.Version))
 	}
 	if v != "" && resp.Header.Get("X-Ms-Blob-Type") != "" {
 		// A blob may say that its bytes are encoded; the store sends them as they are. What
@@ -265,7 +265,7 @@ func checked(h http.Header, p []byte) error {
 	}
 	want, err := base64.StdEncoding.DecodeString(sum)
 	if got := md5.Sum(p); err != nil || string(want) != string(got[:]) {
-		return &remote.Fault{Kind: remote.Broken, What: "the bytes do not have the checksum (MD5) that the store keeps of them"}
+		return &remote.Fault{Kind: remote.Broken, What: "the bytes do not match the checksum (MD5) in the store"}
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ type properties struct {
 	Kind string `xml:"ResourceType"` // "file", "directory"; "": the namespace is flat
 }
 
-// label is a name, which is encoded where XML has no form for a character.
+// label is a name; it is encoded if XML cannot represent a character.
 type label struct {
 	Encoded bool   `xml:"Encoded,attr"`
 	Text    string `xml:",chardata"`
@@ -63,7 +63,7 @@ func (l label) name() (string, error) {
 	}
 	name, err := url.PathUnescape(l.Text)
 	if err != nil {
-		return "", &remote.Fault{Kind: remote.Broken, What: "a name of the listing is not encoded as it should be", Cause: err}
+		return "", &remote.Fault{Kind: remote.Broken, What: "a name in the listing is wrongly encoded", Cause: err}
 	}
 	return name, nil
 }
@@ -107,7 +107,7 @@ func (s *store) page(ctx context.Context, dir, letters string, flat bool, token 
 
 // page is the listing of a container, whose name as the user writes it is root. What makes
 // a folder is not an object; the folder is listed for what is in it. A hierarchical namespace
-// has an order of its own: "a/b" before "a-b".
+// has another order: "a/b" before "a-b".
 func (l listing) page(root string) (remote.Page, error) {
 	page := remote.Page{Next: l.Next}
 	objects := make([]source.Info, 0, len(l.Blobs.Blob))

@@ -1,6 +1,6 @@
-// Package browse is what stands between a source and those who open a dataset of it: a
-// Browser asks for the same thing once, for many names together, and ahead of whoever
-// reads in order. What is read later goes to the source itself.
+// Package browse sits between a source and the code that opens a dataset in it: a Browser
+// asks for each thing once, for many names together, and ahead of sequential readers. Reads
+// after the opening go to the source itself.
 package browse
 
 import (
@@ -18,15 +18,15 @@ import (
 // source that is read later. Opening asks for the same names again and again, reads a
 // little here and there, and reads shards from beginning to end to index them: over a
 // store each of these is a request. A Browser asks for what a folder holds once, and
-// answers from that listing what it is asked of names in it; it reads long ranges ahead
-// of whoever reads in order (see ahead). So everything that one opening sees of a folder
+// answers questions about names in it from that listing; it reads long ranges ahead
+// for sequential readers (see ahead). So everything that one opening sees of a folder
 // is of one moment.
 //
 // Names of local files are passed on as they are: their source costs less than this
 // does. After End, every call is.
 type Browser struct {
-	// Believe says that an index is taken as true: nobody asks whether what it describes is
-	// still what is stored. A read of an object that changed finds it.
+	// Believe says that an index is trusted: nobody checks whether what it describes is
+	// still what is stored. A changed object is found when it is read.
 	Believe bool
 
 	src   source.Source
@@ -82,7 +82,7 @@ func New(ctx context.Context, src source.Source, tell func(names int64)) *Browse
 	}
 }
 
-// Believed says whether an index of what is in src is taken as true.
+// Believed says whether an index of data in src is trusted.
 func Believed(src source.Source) bool {
 	b, ok := src.(*Browser)
 	return ok && b.Believe
@@ -107,12 +107,12 @@ func (b *Browser) End() {
 	b.heads, b.looked, b.folders, b.named, b.room = nil, nil, nil, nil, 0
 }
 
-// passes says whether a name is none that is remembered.
+// passes says whether a name is not one to remember.
 func (b *Browser) passes(name string) bool {
 	return b.ended.Load() || len(name) > 0 && name[0] == '/' || source.SchemeOf(source.Bare(name)) == ""
 }
 
-// key is a name as it is remembered.
+// key is a name in the form in which it is remembered.
 func key(name string) string { return strings.TrimRight(name, "/") }
 
 // ReadAt is Source's.
@@ -171,7 +171,7 @@ func (b *Browser) Head(ctx context.Context, name string, p []byte) (int, error) 
 	return copy(p, head), nil
 }
 
-// recall is what is known of a name.
+// recall returns what is known of a name.
 func (b *Browser) recall(name string) (st source.Info, err error, known bool) { //nolint:revive,staticcheck // known is about both
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -333,8 +333,8 @@ func (b *Browser) Keep(all []string) ([]string, error) {
 	return all, nil
 }
 
-// Begin is Prefixer's. What it yields is remembered one by one, since it is no listing of
-// the folder.
+// Begin is Prefixer's. What it yields is remembered one by one, since it does not list the
+// whole folder.
 func (b *Browser) Begin(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
 	all := b.counted(source.Begin(ctx, b.src, prefix))
 	if b.passes(prefix) {

@@ -160,7 +160,7 @@ func direct(dir string, all iter.Seq2[source.Info, error]) iter.Seq2[source.Info
 	}
 }
 
-// errEnough ends a listing that has cost more than it can save.
+// errEnough ends a listing that costs more than it can save.
 var errEnough = errs.New(errs.Bug, "the listing goes on")
 
 // atMost is the first n objects of a listing, and errEnough if there are more.

@@ -23,7 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// Scheme is what a list of sources has of it, under the name gs or gcs.
+// Scheme is its entry in a list of sources, under the name gs or gcs.
 func Scheme(name string, net *remote.Net) source.Scheme {
 	return source.Scheme{Name: name, Open: func(a source.Access) (source.Source, error) {
 		return remote.New(newStore(name, net, a), net, a), nil
@@ -100,7 +100,7 @@ type object struct {
 func (o object) info(name string) (source.Info, error) {
 	size, err := strconv.ParseInt(o.Size, 10, 64)
 	if err != nil || size < 0 || !digits(o.Generation) {
-		return source.Info{}, &remote.Fault{Kind: remote.Broken, What: fmt.Sprintf("the server says of %s that its size is %q and its generation %q", errs.Name(name), o.Size, o.Generation)}
+		return source.Info{}, &remote.Fault{Kind: remote.Broken, What: fmt.Sprintf("the server reports size %[2]q and generation %[3]q for %[1]s", errs.Name(name), o.Size, o.Generation)}
 	}
 	return source.Info{Name: name, Size: size, Version: o.Generation}, nil
 }
@@ -149,7 +149,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	case http.StatusPreconditionFailed:
 		return 0, remote.Changed(obj, "its generation is no longer %s", errs.Name(obj.Version))
 	case http.StatusRequestedRangeNotSatisfiable:
-		return 0, remote.Changed(obj, "it is shorter than the %d bytes that it had", obj.Size)
+		return 0, remote.Changed(obj, "it is now shorter than %d bytes", obj.Size)
 	case http.StatusOK, http.StatusPartialContent:
 	default:
 		return 0, s.refused(ctx, r, resp)
@@ -159,9 +159,9 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	case obj.Version == "" || v == obj.Version:
 	case resp.StatusCode == http.StatusOK: // no part: Body says so
 	case v == "":
-		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer does not say of which generation it is"}
+		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer has no generation"}
 	default:
-		return 0, remote.Changed(obj, "its generation is %s, and was %s", errs.Name(v), obj.Version)
+		return 0, remote.Changed(obj, "its generation was %[2]s and is now %[1]s", errs.Name(v), obj.Version)
 	}
 	return remote.Body(ctx, obj, resp, p, off, checked)
 }
@@ -186,7 +186,7 @@ func checked(h http.Header, p []byte) error {
 			}
 			want, err := base64.StdEncoding.DecodeString(sum)
 			if got := crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)); err != nil || len(want) != 4 || binary.BigEndian.Uint32(want) != got {
-				return &remote.Fault{Kind: remote.Broken, What: "the bytes do not have the checksum (CRC32C) that the store keeps of them"}
+				return &remote.Fault{Kind: remote.Broken, What: "the bytes do not match the checksum (CRC32C) in the store"}
 			}
 			return nil
 		}

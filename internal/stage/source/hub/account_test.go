@@ -74,7 +74,7 @@ func TestTokens(t *testing.T) {
 		"gated, another's token":  {env: map[string]string{"HF_TOKEN": "hf_somebody"}, file: "gated", code: errs.Denied, says: []string{s.URL + "/datasets/owner/gated", "that of HF_TOKEN"}},
 		"hidden, no token":        {file: "hidden", code: errs.NotFound, says: []string{s.URL + "/datasets/owner/hidden", "private", "no token was found in HF_TOKEN"}},
 		"hidden, another's token": {env: map[string]string{"HF_TOKEN": "hf_somebody"}, file: "hidden", code: errs.NotFound, says: []string{"private", "that of HF_TOKEN"}},
-		"a token nobody knows":    {env: map[string]string{"HF_TOKEN_PATH": file + "s"}, file: "open", code: errs.Denied, says: []string{"does not know the token of the file " + file + "s"}},
+		"a token nobody knows":    {env: map[string]string{"HF_TOKEN_PATH": file + "s"}, file: "open", code: errs.Denied, says: []string{"does not accept the token of the file " + file + "s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stagetest.Must(t, os.WriteFile(file+"s", []byte("hf_stale"), 0o600))

@@ -152,18 +152,18 @@ func TestAnswersAreChecked(t *testing.T) {
 		says  string
 	}{
 		"as it should be": {},
-		"other bytes":     {storage(part(0, n-1, n, strings.ToUpper(data))), errs.Unreachable, "do not have the hash"},
+		"other bytes":     {storage(part(0, n-1, n, strings.ToUpper(data))), errs.Unreachable, "do not match the hash"},
 		"another range":   {storage(part(1, n, n+1, data)), errs.Unreachable, "were requested"},
 		"another size":    {storage(part(0, n-1, n+1, data)), errs.Changed, "40 bytes"},
 		"too short":       {storage(part(0, n-1, n, data[:9])), errs.Unreachable, "9 bytes"},
-		"all of it":       {storage(func(w http.ResponseWriter) { _, _ = w.Write([]byte(data)) }), errs.Unsupported, "does not answer requests of ranges"},
+		"all of it":       {storage(func(w http.ResponseWriter) { _, _ = w.Write([]byte(data)) }), errs.Unsupported, "does not support range requests"},
 		"encoded": {storage(func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			part(0, n-1, n, data)(w)
 		}), errs.Unreachable, "encoded"},
 		"shorter":        {storage(func(w http.ResponseWriter) { w.WriteHeader(http.StatusRequestedRangeNotSatisfiable) }), errs.Changed, "shorter"},
 		"out of order":   {storage(func(w http.ResponseWriter) { w.WriteHeader(500) }), errs.Unreachable, "answered 500"},
-		"another file":   {resolve("X-Linked-Etag", `"`+strings.Repeat("a", 64)+`"`, "Location", "http://127.0.0.1:1/x"), errs.Changed, "its hash is aaaa"},
+		"another file":   {resolve("X-Linked-Etag", `"`+strings.Repeat("a", 64)+`"`, "Location", "http://127.0.0.1:1/x"), errs.Changed, "and is now aaaa"},
 		"a longer file":  {resolve("X-Linked-Size", "1000", "X-Linked-Etag", fmt.Sprintf("%x", sha256.Sum256([]byte(data))), "Location", "http://127.0.0.1:1/x"), errs.Changed, "1000 bytes"},
 		"another commit": {resolve("X-Repo-Commit", strings.Repeat("b", 40), "Location", "http://127.0.0.1:1/x"), errs.Unreachable, "of the commit bbbb"},
 		"machine keys": {func(w http.ResponseWriter, r *http.Request) bool {
@@ -247,11 +247,11 @@ func TestTrouble(t *testing.T) {
 func TestListingsAreChecked(t *testing.T) {
 	const hash = `"oid": "0123456789012345678901234567890123456789"`
 	for name, c := range map[string]struct{ page, link, says string }{
-		"outside":          {page: `[{"type": "file", "path": "b/x", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
-		"deeper":           {page: `[{"type": "file", "path": "a/b/x", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
-		"dots":             {page: `[{"type": "file", "path": "a/..", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
+		"outside":          {page: `[{"type": "file", "path": "b/x", "size": 1, ` + hash + `}]`, says: "not of this folder"},
+		"deeper":           {page: `[{"type": "file", "path": "a/b/x", "size": 1, ` + hash + `}]`, says: "not of this folder"},
+		"dots":             {page: `[{"type": "file", "path": "a/..", "size": 1, ` + hash + `}]`, says: "not of this folder"},
 		"negative":         {page: `[{"type": "file", "path": "a/x", "size": -1, ` + hash + `}]`, says: "a/x"},
-		"no hash":          {page: `[{"type": "file", "path": "a/x", "size": 1, "oid": "W/1"}]`, says: "its hash is W/1"},
+		"no hash":          {page: `[{"type": "file", "path": "a/x", "size": 1, "oid": "W/1"}]`, says: "a malformed hash for a/x: W/1"},
 		"twice, and other": {page: `[{"type": "file", "path": "a/x", "size": 1, ` + hash + `}, {"type": "file", "path": "a/x", "size": 2, ` + hash + `}]`, says: "twice"},
 		"no end":           {page: `[]`, link: `<https://huggingface.co/x?cursor=same>; rel="next"`, says: "same page twice"},
 		"no cursor":        {page: `[]`, link: `<https://huggingface.co/x>; rel="next"`, says: "but not where"},
@@ -326,7 +326,7 @@ func TestRedirects(t *testing.T) {
 	stagetest.Must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 	t.Setenv("AWS_CA_BUNDLE", ca)
 	src := open(t, source.Access{Storage: source.Storage{EndpointURL: server.URL}})
-	for name, want := range map[string]string{"hf://datasets/o/n/x": "leads from HTTPS to http", "hf://datasets/o/n/y": "redirects in a loop"} {
+	for name, want := range map[string]string{"hf://datasets/o/n/x": "redirects from HTTPS to http", "hf://datasets/o/n/y": "redirects in a loop"} {
 		obj := stat(t, src, name)
 		err := src.ReadAt(t.Context(), obj, make([]byte, 4), 0)
 		if e := errs.From(err); e.Code != errs.Unreadable || !strings.Contains(e.What, want) || strings.Contains(err.Error()+e.Hint, "planted") {

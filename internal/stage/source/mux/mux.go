@@ -22,7 +22,7 @@ import (
 // on to, and where places of one scheme are reached in different ways, its bucket does.
 // Sources see names with their scheme; local files are called by their paths.
 //
-// Secrets in names end here: who calls a Mux sees and passes names as Shown shows them,
+// Secrets in names end here: callers of a Mux see and pass names as Shown shows them,
 // and the sources below it get them as they were given.
 type Mux struct {
 	local *opened // nil: local files are not on the list
@@ -125,7 +125,7 @@ func waysOf(s source.Scheme, places []source.Place) (ways []*opened, err error) 
 					way.buckets = append(way.buckets, bucket)
 				}
 				if of[bucket] != way {
-					return nil, errs.New(errs.Config, "%s has two different dataset.storage", strconv.Quote(s.Name+"://"+bucket)).At(shownAt(name)).
+					return nil, errs.New(errs.Config, "%s has two different settings of dataset.storage", strconv.Quote(s.Name+"://"+bucket)).At(shownAt(name)).
 						Try("give all datasets of one bucket the same storage")
 				}
 			}
@@ -183,8 +183,8 @@ func (m *Mux) of(name string) (*opened, error) {
 				at = slices.IndexFunc(m.all, func(o *opened) bool { return o.Name == scheme && o.has(name) })
 			}
 			if at < 0 {
-				return nil, errs.New(errs.Config, "no dataset of the mixture says how %s is reached, and they differ", strconv.Quote(source.Shown(name))).
-					At(shownAt(name)).Try("list its folder in the origins of the dataset that names it")
+				return nil, errs.New(errs.Config, "%s could be reached in several ways, because the datasets of the mixture have different settings", strconv.Quote(source.Shown(name))).
+					At(shownAt(name)).Try("add its folder to the origins of the dataset that names it")
 			}
 			o = m.all[at]
 		}
@@ -215,7 +215,7 @@ func (m *Mux) unknown(name, scheme string) error {
 	if near := errs.Nearest(scheme, names); hint == "" && near != "" {
 		hint = "did you mean " + near + "://?"
 	}
-	return errs.New(errs.Config, "%s has the scheme %s://, and stoker reads %s only", strconv.Quote(source.Shown(name)), scheme, strings.Join(known, ", ")).
+	return errs.New(errs.Config, "%s has the scheme %s://, but stoker reads only %s", strconv.Quote(source.Shown(name)), scheme, strings.Join(known, ", ")).
 		At(shownAt(name)).Try("%s", cmp.Or(hint, "copy or mount the data, and give its path"))
 }
 

@@ -65,7 +65,7 @@ func TestMux(t *testing.T) {
 	for _, name := range []string{"s3://b/x", "http://h/y"} {
 		_, err := m.Stat(t.Context(), name)
 		e := errs.From(err)
-		if e.Code != errs.Config || e.Hint == "" || !strings.Contains(e.What, "local files, one://, locked:// only") {
+		if e.Code != errs.Config || e.Hint == "" || !strings.Contains(e.What, "only local files, one://, locked://") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err = pattern.Expand(t.Context(), m, []string{name + "{1,2}", name + "*"}); errs.CodeOf(err) != errs.Config {

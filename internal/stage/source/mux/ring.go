@@ -11,7 +11,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// ring has the secrets of names: what Shown takes away from those that a user gave, so
+// ring has the secrets of names: what Shown removes from those that a user gave, so
 // that it can be added again where a request is made. It lives as long as its Mux, in
 // memory only. A nil ring has none, and costs nothing.
 //
@@ -22,7 +22,7 @@ type ring struct {
 	users map[string]string // "user:password@", by scheme and host: https://host
 }
 
-// with is a ring that has the secrets of these names too. A ring in use does not change.
+// with returns a ring that also has the secrets of these names. A ring in use does not change.
 func (r *ring) with(names []string) (*ring, error) {
 	more := &ring{map[string]string{}, map[string]string{}}
 	if r != nil {
@@ -52,7 +52,7 @@ func (r *ring) add(given string) error {
 	name := strings.TrimSuffix(source.Shown(given), "/")
 	if old, ok := r.given[name]; ok && old != given {
 		return errs.New(errs.Config, "two URLs of %s differ only in their signatures, tokens or passwords", strconv.Quote(name)).At(shownAt(name)).
-			Try("give one of them; if they are different objects, give each a name of its own")
+			Try("give one of them; if they are different objects, give each its own name")
 	}
 	r.given[name] = given
 	prefix, rest := source.CutScheme(given)

@@ -79,7 +79,7 @@ func TestBucketsThatAreReachedInDifferentWays(t *testing.T) {
 		t.Errorf("a bucket of which nobody says how it is reached: %v", err)
 	}
 	_, err = mux.Of(schemes, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://a/y/*"}, Access: second}})
-	if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, `"toy://a" has two different dataset.storage`) {
+	if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, `"toy://a" has two different settings of dataset.storage`) {
 		t.Errorf("one bucket, two ways: %v", err)
 	}
 	clear(made)

@@ -185,7 +185,7 @@ func Suggest(ctx context.Context, src source.Source, name string) string {
 	all, err := source.Names(ctx, src, dir)
 	switch prefix, in := source.CutScheme(dir); {
 	case err != nil && prefix != "" && in == "": // its buckets, or its servers
-		return "check the path: there is no " + strconv.Quote(prefix+word) + ", or nothing of it may be listed"
+		return "check the path: there is no " + strconv.Quote(prefix+word) + ", or it may not be listed"
 	case err != nil:
 		return "check the path"
 	}

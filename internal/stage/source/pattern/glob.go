@@ -15,7 +15,7 @@ import (
 
 func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
 
-// glob is what matches a pattern, sorted; nil for nothing, a malformed pattern
+// glob returns what matches a pattern, sorted; nil for nothing, a malformed pattern
 // included.
 func (x expander) glob(pattern string) ([]string, error) {
 	prefix, rest := source.CutScheme(pattern)
@@ -205,7 +205,7 @@ func (x expander) begin(dir, letters string) (all []source.Info, err error) {
 	return all, x.ctx.Err()
 }
 
-// entries is what a folder holds; nothing if it is not one.
+// entries returns what a folder holds; nothing if it is not a folder.
 func (x expander) entries(dir string) ([]source.Info, error) {
 	if err := x.ctx.Err(); err != nil {
 		return nil, err

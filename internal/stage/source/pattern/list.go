@@ -10,7 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// A list is a file of names, one in each line: "@" and its name stand for what it names.
+// A list is a file of names, one per line: "@" and its name stand for what it names.
 // That cannot be mistaken for data: a file of text is data where its own name is given.
 
 // mostList is the longest list, in bytes.
@@ -44,7 +44,7 @@ func ExpandFrom(ctx context.Context, src source.Source, patterns []string, elsew
 	return expand(ctx, src, all)
 }
 
-// readList is what a list names: URLs, absolute paths in a local list, or names relative
+// readList returns what a list names: URLs, absolute paths in a local list, or names relative
 // to the folder of the list, which may have braces and patterns. Empty lines and those that
 // begin with "#" are left out.
 func readList(ctx context.Context, src source.Source, list string, elsewhere func(name string) bool) (all []string, err error) {
@@ -70,14 +70,14 @@ func readList(ctx context.Context, src source.Source, list string, elsewhere fun
 			return errs.New(errs.Config, "line %d of the list "+format, append([]any{number}, a...)...).At(errs.Where{File: list})
 		}
 		if at := strings.IndexFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }); at >= 0 {
-			return nil, bad("has the control character %#02x: it is not a list of names", line[at]).Try("write one name in each line, as text; without the @, the file is data itself")
+			return nil, bad("has the control character %#02x: it is not a list of names", line[at]).Try("write one name per line, as text; without the @, the file itself is the data")
 		}
 		if line[0] == '@' {
 			return nil, bad("names another list").Try("write the names of that list into this one, or give both")
 		}
 		name, err := listed(list, line)
 		if err != nil {
-			return nil, bad("has an absolute path, and the list is not a local file").Try("write a URL, or a name relative to the folder of the list")
+			return nil, bad("has an absolute path, but the list is not a local file").Try("write a URL, or a name relative to the folder of the list")
 		}
 		names, err := source.Braces(name)
 		if err != nil {
@@ -86,10 +86,10 @@ func readList(ctx context.Context, src source.Source, list string, elsewhere fun
 		for _, name := range names {
 			if host := source.HostOf(name); !source.SameHost(host, source.HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
 				if host == "" {
-					host = "files of this machine"
+					host = "files on this machine"
 				}
-				return nil, bad("names %s, and the list is stored elsewhere: a list may name only what is stored where it is", errs.Name(host)).
-					Try("if you trust the list, add the beginning of these names to dataset.origins")
+				return nil, bad("names %s, but the list is stored elsewhere: a list may name only what is stored where it is", errs.Name(host)).
+					Try("if you trust the list, add a prefix of these names to dataset.origins")
 			}
 		}
 		if all = append(all, names...); len(all) > source.MaxNames {
@@ -97,12 +97,12 @@ func readList(ctx context.Context, src source.Source, list string, elsewhere fun
 		}
 	}
 	if len(all) == 0 {
-		return nil, errs.New(errs.Empty, "the list has no names").At(errs.Where{File: list}).Try("write one name in each line; lines that begin with # are comments")
+		return nil, errs.New(errs.Empty, "the list has no names").At(errs.Where{File: list}).Try("write one name per line; lines that begin with # are comments")
 	}
 	return all, nil
 }
 
-// listed is the name that a line of a list has.
+// listed is the name on a line of a list.
 func listed(list, line string) (string, error) {
 	switch {
 	case source.SchemeOf(line) != "" || strings.HasPrefix(line, "pipe:"):

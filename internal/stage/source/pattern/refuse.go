@@ -10,7 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// What other tools take as the name of data and stoker does not, and what to write
+// Names of data that other tools accept and stoker does not, and what to write
 // instead: commands of WebDataset's, chains of fsspec's. Schemes are for the source of all
 // names.
 
@@ -20,7 +20,7 @@ func notNames(pattern string) error {
 		return piped(command)
 	}
 	if strings.HasPrefix(pattern, "dbfs:/") {
-		return errs.New(errs.Config, "%s is a path of Databricks, and not of this machine", strconv.Quote(pattern)).
+		return errs.New(errs.Config, "%s is a path in Databricks, not on this machine", strconv.Quote(pattern)).
 			Try("give the path under which Databricks mounts it: %s", strconv.Quote("/dbfs/"+strings.TrimLeft(strings.TrimPrefix(pattern, "dbfs:"), "/")))
 	}
 	if first, rest, ok := strings.Cut(pattern, "::"); ok {
@@ -35,7 +35,7 @@ var (
 	archives = []string{"zip", "tar", "libarchive", "reference", "dir", "git", "memory", "asyncwrapper", "generic"}
 )
 
-// chained refuses a chain of fsspec's; nil: it is none.
+// chained refuses a chain of fsspec's; nil: it is not one.
 func chained(first, rest string) error {
 	word := source.SchemeOf(first)
 	if word == "" {
@@ -54,9 +54,9 @@ func chained(first, rest string) error {
 	case cache && strings.Contains(rest, "::") && chained(cutFirst(rest)) != nil:
 		return chained(cutFirst(rest))
 	case source.Shown(last) != last:
-		return e.Try("give the URL after the last :: alone")
+		return e.Try("give only the URL after the last ::")
 	case cache:
-		return e.Try("give the URL alone, which is read in place: %s", strconv.Quote(last))
+		return e.Try("give only the URL, which is read in place: %s", strconv.Quote(last))
 	case word == "tar":
 		return e.Try("give the archive, whose members are the samples: %s", strconv.Quote(last))
 	case word == "zip" || word == "libarchive":
@@ -94,7 +94,7 @@ func piped(command string) error {
 	return e.Try("give the URL: %s%s", strconv.Quote(name), also)
 }
 
-// unpackers are commands after a | that stoker needs none of: it reads compressed shards.
+// unpackers are commands after a | that stoker does not need: it reads compressed shards.
 var unpackers = []string{"gunzip", "gzip", "zcat", "pigz", "unpigz", "zstd", "zstdcat", "unzstd", "lz4", "lz4cat", "unlz4"}
 
 // readBy is the name of the only thing that a command reads, and what else its options
@@ -154,7 +154,7 @@ func readBy(command string, words []string) (name, also string) {
 	return name, also
 }
 
-// shellWords cuts a command as a shell does, but for what it would run or fill in.
+// shellWords splits a command as a shell does, but runs and substitutes nothing.
 func shellWords(command string) (words []string) {
 	var word strings.Builder
 	var quoted rune

@@ -75,7 +75,7 @@ func (b *Bearer) ask(ctx context.Context, a *asking, refused string) {
 	defer cancel()
 	token, until, err := b.Get(ctx, refused)
 	if ctx.Err() != nil && err != nil {
-		err = &Fault{Kind: Unreachable, What: "no token came in time", Cause: err}
+		err = &Fault{Kind: Unreachable, What: "no token arrived in time", Cause: err}
 	}
 	if !until.IsZero() { // a short life is not all spent on asking
 		until = until.Add(-min(early, time.Until(until)/10))

@@ -54,7 +54,7 @@ func sorted(all []source.Info) {
 	})
 }
 
-// key is what an entry is sorted by.
+// key is the sort key of an entry.
 func key(it source.Info) string {
 	if it.Dir {
 		return it.Name + "/"

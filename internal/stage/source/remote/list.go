@@ -42,8 +42,8 @@ func (s *Source) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info,
 	return s.pages(ctx, dir, func(ctx context.Context, token string) (Page, error) { return s.store.Page(ctx, dir, true, token) })
 }
 
-// Can is source.Able's: a store that is no Prefixed answers with whole folders, of which
-// somebody may then remember the rest.
+// Can is source.Able's: a store that is not Prefixed answers with whole folders, and the
+// caller may then remember the rest.
 func (s *Source) Can(string) source.Abilities {
 	_, begin := s.store.(Prefixed)
 	return source.Abilities{Begin: begin, Walk: true}
@@ -116,7 +116,7 @@ func (s *Source) pages(ctx context.Context, dir string, of func(ctx context.Cont
 			}
 			if page.Next == token {
 				yield(source.Info{}, errs.New(errs.Unreadable, "the listing does not end: the store answered with the same page twice").At(at(dir)).
-					Try("check the store, and the proxies before it"))
+					Try("check the store and any proxies"))
 				return
 			}
 			token = page.Next
@@ -128,21 +128,21 @@ func (s *Source) pages(ctx context.Context, dir string, of func(ctx context.Cont
 }
 
 func misplaced(dir, name, last string) error {
-	what := errs.New(errs.Unreadable, "the listing is not one of this folder: it has %s", errs.Name(name))
+	what := errs.New(errs.Unreadable, "the listing is not of this folder: it has %s", errs.Name(name))
 	if strings.HasPrefix(name, dir+"/") {
 		what = errs.New(errs.Unreadable, "the listing is not in order: %s comes after %s", errs.Name(name), errs.Name(last))
 	}
-	return what.At(at(dir)).Try("check the store, and the proxies before it: nobody knows what else is missing")
+	return what.At(at(dir)).Try("check the store and any proxies: other names may be missing too")
 }
 
 // Missing is the error of a name that there is nothing of.
 func Missing(name string) error {
 	return errs.New(errs.NotFound, "there is no such object or folder").At(at(name)).
-		Try("check the name; if it was there when the dataset was indexed, it was removed since")
+		Try("check the name; if it existed when the dataset was indexed, it has been removed")
 }
 
 // Changed is the error of an object that is not the one that was opened.
 func Changed(obj source.Info, format string, a ...any) error {
 	return errs.New(errs.Changed, "the object is not the one that was indexed: "+format, a...).At(at(obj.Name)).
-		Try("do not write to a dataset that is being read; open it again to index it anew")
+		Try("do not write to a dataset that is being read; open it again to index what changed")
 }

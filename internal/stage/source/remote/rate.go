@@ -15,7 +15,7 @@ type rate struct {
 	free      time.Time // when what was promised has been sent
 }
 
-// wait returns when n more bytes may be requested. nil has no limit.
+// wait returns once n more bytes may be requested. A nil rate has no limit.
 func (r *rate) wait(ctx context.Context, n int) error {
 	if r == nil {
 		return nil

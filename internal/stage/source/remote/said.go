@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Said is what a server says of an error: the cause of ours.
+// Said is a server's error message: the cause of ours.
 type Said struct {
 	Who     string // "": the server
 	Status  int
@@ -74,7 +74,7 @@ func (d Document) Read(ctx context.Context, name string, resp *http.Response, in
 		return Failed(ctx, name, err)
 	}
 	if len(body) > d.Most {
-		return broken("%s is longer than any that it may give", d.Whose)
+		return broken("%s is longer than allowed", d.Whose)
 	}
 	if err := d.Decode(body, into); err != nil {
 		f := broken("%s is not %s", d.Whose, d.Kind)

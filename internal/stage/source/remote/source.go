@@ -149,7 +149,7 @@ func (s *Source) try(ctx context.Context, name string, off int64, length int, at
 	}
 }
 
-// origin says who set the address of a host that was never reached.
+// origin says which setting gave the address of a host that was never reached.
 func (s *Source) origin(name string) string {
 	if o, ok := s.store.(Origin); ok {
 		return o.Origin(name)

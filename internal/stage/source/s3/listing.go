@@ -126,12 +126,12 @@ func parseListing(body []byte, name string) (l listing, err error) {
 	}
 	for i := range l.Contents {
 		if l.Contents[i].Key, err = url.QueryUnescape(l.Contents[i].Key); err != nil {
-			return l, unlisted(name, "a key is not encoded as it should be")
+			return l, unlisted(name, "a key is wrongly encoded")
 		}
 	}
 	for i := range l.CommonPrefixes {
 		if l.CommonPrefixes[i].Prefix, err = url.QueryUnescape(l.CommonPrefixes[i].Prefix); err != nil {
-			return l, unlisted(name, "a prefix is not encoded as it should be")
+			return l, unlisted(name, "a prefix is wrongly encoded")
 		}
 	}
 	return l, nil
@@ -169,7 +169,7 @@ func readListing(body []byte, dir object, flat bool) (remote.Page, error) {
 		rest, ok := strings.CutPrefix(folders[0].Prefix, prefix)
 		rest, slash := strings.CutSuffix(rest, "/")
 		if !ok || !slash || flat || strings.Contains(rest, "/") {
-			return remote.Page{}, unlisted(dir.name, "it has the folder %s", errs.Name(folders[0].Prefix))
+			return remote.Page{}, unlisted(dir.name, "it contains the folder %s", errs.Name(folders[0].Prefix))
 		}
 		folders = folders[1:]
 		if rest != "" {
@@ -178,7 +178,7 @@ func readListing(body []byte, dir object, flat bool) (remote.Page, error) {
 	}
 	if l.IsTruncated {
 		if page.Next = l.NextContinuationToken; page.Next == "" {
-			return remote.Page{}, unlisted(dir.name, "there is more of it, but it does not say how to ask for that")
+			return remote.Page{}, unlisted(dir.name, "it is incomplete, but does not say how to request the rest")
 		}
 	}
 	return page, nil
@@ -220,6 +220,6 @@ func (s *store) buckets(ctx context.Context, dir string) (remote.Page, error) {
 
 // unlisted is the error of a listing that is not one.
 func unlisted(name, format string, a ...any) error {
-	return errs.New(errs.Unreadable, "the listing is not one of this folder: "+format, a...).At(at(name)).
-		Try("check the store, and the proxies before it: nobody knows what else is missing")
+	return errs.New(errs.Unreadable, "the listing is not of this folder: "+format, a...).At(at(name)).
+		Try("check the store and any proxies: other names may be missing too")
 }

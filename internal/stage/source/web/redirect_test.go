@@ -102,7 +102,7 @@ func TestRedirects(t *testing.T) {
 	signature.Store(-1)
 	store.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	err = src.ReadAt(t.Context(), obj, make([]byte, 4), 2)
-	if e := errs.From(err); err == nil || e.Code != errs.Denied || !strings.Contains(e.What, "which gets no credentials") || strings.Contains(e.Error(), "sig=") || strings.Contains(e.What+e.Hint, "hush") {
+	if e := errs.From(err); err == nil || e.Code != errs.Denied || !strings.Contains(e.What, "to which no credentials are sent") || strings.Contains(e.Error(), "sig=") || strings.Contains(e.What+e.Hint, "hush") {
 		t.Errorf("denied after a redirect: %v", err)
 	}
 }
@@ -273,7 +273,7 @@ func TestNoIndex(t *testing.T) {
 			w.Header().Set("Content-Type", "image/png")
 			w.WriteHeader(200)
 		},
-		"no file can": func(w http.ResponseWriter, r *http.Request) {
+		"cannot be that of a file": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			fmt.Fprint(w, `<a href="a%00">`)
 		},
