@@ -70,7 +70,7 @@ const Host = "store.example"
 // Go runs f beside the run, which waits for its end. f returns soon after ctx ends.
 func (r *Run) Go(f func(ctx context.Context)) { r.others.Go(func() { f(r.ctx) }) }
 
-// Own gives the run a copy of its data, in a folder of its own, which it may change.
+// Own gives the run its own copy of its data, in its own folder, which it may change.
 func (r *Run) Own() {
 	from := r.data
 	r.data = fmt.Sprintf("own/%s-%d/%s", strings.NewReplacer(" ", "-", "(", "", ")", "").Replace(r.Fault.Name), r.Seed, from)
@@ -89,7 +89,7 @@ func (r *Run) Own() {
 	}
 }
 
-// Put replaces an object of the run's own data by other contents, of another time.
+// Put replaces an object of the run's own data by other contents, with another time.
 func (r *Run) Put(name string, data []byte) {
 	server := r.Lab.server(r.Fault.On)
 	there := r.data + "/" + name
@@ -117,7 +117,7 @@ func (r *Run) ranges(name string) (n int64) {
 // mark notes what was asked of the shard before it is changed.
 func (r *Run) mark() { r.before = r.ranges(shard) }
 
-// Faults are those that the client has told of, whatever they were.
+// Faults is the number of faults that the client reported, of any kind.
 func (r *Run) Faults() (n int64) {
 	for _, c := range r.Net.Counts() {
 		n += c.Faults
@@ -212,7 +212,7 @@ func (r *Run) setUp() (at string, err error) {
 	return at, err
 }
 
-// met says whether the fault was.
+// met says whether the fault occurred.
 func (r *Run) met() bool {
 	if r.Fault.Met != nil {
 		return r.Fault.Met(r)
@@ -231,7 +231,7 @@ func (r *Run) ruled() bool {
 	return len(rules) > 0
 }
 
-// judge compares what came with what was expected.
+// judge compares the result with what was expected.
 func (r *Run) judge(o *Outcome, got, want string, err error) {
 	f := r.Fault
 	place := f.Place

@@ -45,13 +45,15 @@ func Each(ctx context.Context, width, n int, f func(i int) error) error {
 	return ctx.Err()
 }
 
-// What is taken for the link to a store that does not say what its link is.
+// Assumptions about the link to a store that does not describe its link.
 const (
 	usualGap   = 1 << 20
 	usualPart  = 4 << 20
 	usualConns = 16
-	mostWidth  = 4 * usualConns // of Width
 )
+
+// MostWidth is the most that Width says.
+const MostWidth = 4 * usualConns
 
 // LinkOf is the link to where a name is stored; false: reads of it do not wait, as those
 // of local files.
@@ -80,7 +82,7 @@ func LinkOf(src Source, name string) (Link, bool) {
 // is hardly known yet finds out by what it is asked.
 func Width(src Source, name string) int {
 	if l, waits := LinkOf(src, name); waits {
-		return min(max(usualConns, l.Conns), mostWidth)
+		return min(max(usualConns, l.Conns), MostWidth)
 	}
 	return max(4, runtime.GOMAXPROCS(0))
 }

@@ -22,7 +22,7 @@ func Under(prefixes []string, name string) bool {
 	}
 	for _, p := range prefixes {
 		of, dir := placeOf(p)
-		if !sameHost(host, of) || of == "" && (SchemeOf(Bare(p)) != "" || p == "") {
+		if !SameHost(host, of) || of == "" && (SchemeOf(Bare(p)) != "" || p == "") {
 			continue
 		}
 		if inside(path.Clean(rest), path.Clean(dir)) {
@@ -48,9 +48,29 @@ func placeOf(name string) (host, rest string) {
 	if host == "" {
 		return "", name
 	}
-	prefix, rest := split(name)
+	prefix, rest := CutScheme(name)
 	if rest, _ = query(prefix, rest); strings.IndexByte(rest, '/') < 0 {
 		return host, "/"
 	}
 	return host, rest[strings.IndexByte(rest, '/'):]
+}
+
+// SameStore says whether a name, which a file may give, is stored where the file is: on its
+// host, in its bucket or container, or of the Hub, in its repository. Of a repository without
+// an owner, that is the folder of the file.
+func SameStore(file, name string) bool {
+	if host, rest := placeOf(name); !SameHost(HostOf(file), host) || host != "" && up(rest) {
+		return false
+	}
+	return !strings.EqualFold(SchemeOf(file), "hf") || StoreOf(file) == StoreOf(name) || Under([]string{Dir(file)}, name)
+}
+
+// StoreOf is HostOf, and of the Hub the repository, with its revision.
+func StoreOf(name string) string {
+	prefix, rest := CutScheme(name)
+	parts := strings.Split(rest, "/")
+	if !strings.EqualFold(prefix, "hf://") {
+		return HostOf(name)
+	}
+	return prefix + strings.Join(parts[:min(len(parts), 3)], "/")
 }

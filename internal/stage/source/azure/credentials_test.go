@@ -17,6 +17,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/azure"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/servers"
@@ -241,9 +242,9 @@ func TestSecretsOfAnAccountThatIsNotNamed(t *testing.T) {
 			t.Setenv("AZURE_STORAGE_ACCOUNT", c.named)
 			clear(given)
 			netw := remote.NewNet(remote.Options{})
-			mux, err := source.NewMuxOf([]source.Scheme{azure.Scheme("abfss", netw)}, []source.Place{{Names: c.written, Access: source.Access{Deadline: 5 * time.Second}}})
+			m, err := mux.Of([]source.Scheme{azure.Scheme("abfss", netw)}, []source.Place{{Names: c.written, Access: source.Access{Deadline: 5 * time.Second}}})
 			stagetest.Must(t, err)
-			st, err := mux.Stat(t.Context(), c.name)
+			st, err := m.Stat(t.Context(), c.name)
 			if e := errs.From(err); c.says == "" && (err != nil || st.Size != 4) || c.says != "" && (e.Code != errs.Denied || !strings.Contains(e.Hint, c.says) || strings.Contains(err.Error()+e.Hint, "HUSH")) {
 				t.Errorf("%s, %q written, %s: %+v, %v (%s)", secret, c.written, c.name, st, err, e.Hint)
 			}
@@ -252,7 +253,7 @@ func TestSecretsOfAnAccountThatIsNotNamed(t *testing.T) {
 					t.Errorf("%s, %q written, %s: %s got a secret: %v", secret, c.written, c.name, host, got)
 				}
 			}
-			_ = mux.Close()
+			_ = m.Close()
 			netw.Close()
 		}
 	}
@@ -315,22 +316,31 @@ func TestSignaturesInURLs(t *testing.T) {
 		refuse(w, 403, "AuthorizationFailure", "no")
 		return true
 	}
-	mux, err := source.NewMuxOf([]source.Scheme{{Name: "az", Open: func(source.Access) (source.Source, error) { return open(t, access), nil }}},
+	all, err := mux.Of([]source.Scheme{{Name: "az", Open: func(source.Access) (source.Source, error) { return open(t, access), nil }}},
 		[]source.Place{{Names: []string{"az://photos/d?" + sig}}})
 	stagetest.Must(t, err)
-	for it, err := range mux.List(t.Context(), "az://photos/d") {
+	for it, err := range all.List(t.Context(), "az://photos/d") {
 		if err != nil || it.Name != "az://photos/d/x" {
 			t.Fatalf("%+v, %v", it, err)
 		}
 	}
-	if b, err := source.ReadAll(t.Context(), mux, "az://photos/d/x", 10); err != nil || string(b) != "data" {
+	if b, err := source.ReadAll(t.Context(), all, "az://photos/d/x", 10); err != nil || string(b) != "data" {
 		t.Errorf("%q, %v", b, err)
+	}
+	head := make([]byte, 3)
+	if n, err := all.Head(t.Context(), "az://photos/d/x", head); err != nil || string(head[:n]) != "dat" {
+		t.Errorf("it begins with %q, %v", head[:n], err)
+	}
+	for it, err := range all.Begin(t.Context(), "az://photos/d/x") {
+		if err != nil || it.Name != "az://photos/d/x" {
+			t.Errorf("%+v, %v", it, err)
+		}
 	}
 	a.spoil = func(w http.ResponseWriter, r *http.Request) bool {
 		refuse(w, 403, "AuthorizationFailure", "no")
 		return true
 	}
-	_, err = mux.Stat(t.Context(), "az://photos/d/x")
+	_, err = all.Stat(t.Context(), "az://photos/d/x")
 	if e := errs.From(err); e.Code != errs.Denied || !strings.Contains(e.Hint, "signature of the URL") || strings.Contains(err.Error()+e.Hint+e.Where.File, "HUSH") {
 		t.Errorf("%v (%s)", err, e.Hint)
 	}

@@ -15,14 +15,14 @@ func Split(name string) (bucket, key string) {
 	return bucket, key
 }
 
-// Prefix is what the keys begin with that are below a folder, as Page gets it: of a folder
-// whose name is empty, the name ends in its slash.
-func Prefix(dir string) string {
+// Prefix is what keys begin with that are below a folder, as Page gets it, and go on with
+// letters; "" for all of a bucket. The name of a folder without a name ends in its slash.
+func Prefix(dir, letters string) string {
 	_, key := Split(dir)
 	if key != "" {
 		key += "/"
 	}
-	return key + dir[len(strings.TrimRight(dir, "/")):]
+	return key + dir[len(strings.TrimRight(dir, "/")):] + letters
 }
 
 // Entries makes the entries of a page out of what a store lists: objects by their names,
@@ -55,7 +55,7 @@ func sorted(all []source.Info) {
 	})
 }
 
-// key is what an entry is sorted by.
+// key is the sort key of an entry.
 func key(it source.Info) string {
 	if it.Dir {
 		return it.Name + "/"

@@ -58,9 +58,9 @@ func compare(h http.Header, p []byte, name string) error {
 			return nil
 		}
 		return &remote.Fault{
-			Kind: remote.Broken, What: "the bytes are not those of the checksum that came with them (" + s.header + ")",
-			Final: errs.New(errs.Unreadable, "the object is not what its checksum says (%s)", s.header).At(at(name)).
-				Try("check the network and the proxies before the store; if others get the same, store the object again"),
+			Kind: remote.Broken, What: "the bytes do not match the checksum that came with them (" + s.header + ")",
+			Final: errs.New(errs.Unreadable, "the object does not match its checksum (%s)", s.header).At(at(name)).
+				Try("check the network and any proxies; if other clients get the same, upload the object again"),
 		}
 	}
 	return nil

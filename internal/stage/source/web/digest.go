@@ -42,7 +42,7 @@ func compare(h http.Header, body []byte, whole bool) error {
 }
 
 func differs(header string) error {
-	return &remote.Fault{Kind: remote.Broken, What: "the bytes are not those of the checksum that the server sent (" + header + ")"}
+	return &remote.Fault{Kind: remote.Broken, What: "the bytes do not match the checksum that the server sent (" + header + ")"}
 }
 
 // sha256Of is the SHA-256 in headers such as "sha-256=:BASE64:, md5=..." or, in the older

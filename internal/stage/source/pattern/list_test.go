@@ -1,7 +1,6 @@
-package source_test
+package pattern_test
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -9,6 +8,8 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest/bucket"
 )
 
@@ -35,33 +36,33 @@ func TestLists(t *testing.T) {
 	store.Put("mem://b/in/passwd", []byte("# mine\n/etc/passwd\n"))
 	store.Put("mem://b/in/file", []byte("file:///etc/passwd\n"))
 	store.Put("mem://b/in/braces", []byte("mem://{b,other}/z.tar\n"))
-	m := source.NewMux([]source.Scheme{source.Local(), store.Scheme()}, source.Access{})
+	m := mux.New([]source.Scheme{source.Local(), store.Scheme()}, source.Access{})
 	defer m.Close()
 
 	list := write("list.txt", "\uFEFF# in this order\nb.tar\r\n\n  "+dir+"/a.tar\n{c,b}.tar\n[a]*.tar\n")
 	t.Chdir(dir)
-	for pattern, want := range map[string]string{
+	for given, want := range map[string]string{
 		"@" + list:                 dir + "/b.tar " + dir + "/a.tar " + dir + "/c.tar " + dir + "/b.tar " + dir + "/a.tar",
 		"@file://" + list:          dir + "/b.tar " + dir + "/a.tar " + dir + "/c.tar " + dir + "/b.tar " + dir + "/a.tar",
 		"@odd":                     "@odd", // a file of that name
 		"@mem://b/in/list.txt":     "mem://b/in/x.tar mem://b/y.tar mem://b/y.tar",
 		"@" + write("1", "./@odd"): dir + "/@odd",
 	} {
-		got, err := source.Expand(t.Context(), m, []string{pattern})
+		got, err := pattern.Expand(t.Context(), m, []string{given})
 		if err != nil || strings.Join(got, " ") != want {
-			t.Errorf("%s: %q, %v; want %q", pattern, got, err, want)
+			t.Errorf("%s: %q, %v; want %q", given, got, err, want)
 		}
 	}
 
 	// What is elsewhere needs the user's word: it costs his keys, or his files.
 	for _, name := range []string{"away", "up", "passwd", "file", "braces"} {
-		got, err := source.Expand(t.Context(), m, []string{"@mem://b/in/" + name})
+		got, err := pattern.Expand(t.Context(), m, []string{"@mem://b/in/" + name})
 		if errs.CodeOf(err) != errs.Config || got != nil {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 	var asked []string
-	got, err := source.ExpandFrom(t.Context(), m, []string{"@mem://b/in/away"}, func(name string) bool {
+	got, err := pattern.ExpandFrom(t.Context(), m, []string{"@mem://b/in/away"}, func(name string) bool {
 		asked = append(asked, name)
 		return true
 	})
@@ -69,7 +70,7 @@ func TestLists(t *testing.T) {
 		t.Errorf("%q, asked for %q, %v", got, asked, err)
 	}
 
-	for pattern, want := range map[string]string{
+	for given, want := range map[string]string{
 		"@" + write("2", "b.tar\n@list.txt\n"): "line 2",
 		"@" + write("3", "b.tar\x00c.tar\n"):   "control character",
 		"@" + write("4", "# nothing\n"):        "no names",
@@ -80,10 +81,10 @@ func TestLists(t *testing.T) {
 		"@" + dir:                              "folder",
 		"@nope://x":                            "nope",
 	} {
-		_, err := source.Expand(t.Context(), m, []string{pattern})
+		_, err := pattern.Expand(t.Context(), m, []string{given})
 		e := errs.From(err)
 		if err == nil || e.Hint == "" || !strings.Contains(e.What+e.Hint, want) {
-			t.Errorf("%s: %v (%s)", pattern, err, e.Hint)
+			t.Errorf("%s: %v (%s)", given, err, e.Hint)
 		}
 	}
 }
@@ -99,7 +100,7 @@ func TestListsStayWhereTheyAre(t *testing.T) {
 	} {
 		store.Put(name, []byte(name))
 	}
-	m := source.NewMux([]source.Scheme{
+	m := mux.New([]source.Scheme{
 		source.Local(),
 		{Name: "abfss", Open: func(source.Access) (source.Source, error) { return store, nil }},
 		{Name: "hf", Parts: 3, Open: func(source.Access) (source.Source, error) { return store, nil }},
@@ -128,87 +129,13 @@ func TestListsStayWhereTheyAre(t *testing.T) {
 		{"gs://b/list", "gs://b/../c/x.tar", false},
 	} {
 		store.Put(c.list, []byte(c.line))
-		got, err := source.Expand(t.Context(), m, []string{"@" + c.list})
+		got, err := pattern.Expand(t.Context(), m, []string{"@" + c.list})
 		if c.allowed != (err == nil && len(got) == 1) || err != nil && (errs.CodeOf(err) != errs.Config || !strings.Contains(errs.From(err).Hint, "dataset.origins")) {
 			t.Errorf("%s in %s: %q, %v", c.line, c.list, got, err)
 		}
 		beyond := !c.allowed && source.SchemeOf(c.line) != ""
 		if beyond && source.Under([]string{source.Dir(c.list)}, c.line) {
 			t.Errorf("%s is under the folder of %s", c.line, c.list)
-		}
-	}
-}
-
-// The query of a URL is none of its path.
-func TestNamesWithAQuery(t *testing.T) {
-	for name, want := range map[string][2]string{
-		"https://h/a/../b//c.tar?x=1//2/../3": {"https://h/b/c.tar?x=1//2/../3", "https://h/a/../b"},
-		"https://h/a//b/?x=1/":                {"https://h/a/b/?x=1/", "https://h/a//b"},
-		"https://h?x=/":                       {"https://h?x=/", "https://"},
-		"s3://b/a?b/../c":                     {"s3://b/a?b/../c", "s3://b/a?b/.."},
-	} {
-		if got := source.Clean(name); got != want[0] {
-			t.Errorf("Clean(%s) = %s, want %s", name, got, want[0])
-		}
-		if got := source.Dir(name); source.Clean(got) != source.Clean(want[1]) {
-			t.Errorf("Dir(%s) = %s, want %s", name, got, want[1])
-		}
-	}
-}
-
-// Whose host a name is on must be read as the one who connects reads it.
-func TestHosts(t *testing.T) {
-	w := &source.Written{Names: []string{"https://U:P@Data.example:8443/train/{000..099}.tar", "@https://list", "s3://b/x", "/local", "https://h{1,2}.example/x"}}
-	for host, want := range map[string]bool{
-		"https://data.example:8443": true, "https://data.example": false, "http://data.example:8443": false,
-		"https://list": true, "https://h2.example": true, "https://h3.example": false, "https://evil": false, "https://u": false, "": false, "s3://b": true,
-	} {
-		if host != "" && w.Host(host) != want {
-			t.Errorf("%s: %v", host, !want)
-		}
-	}
-	for name, want := range map[string]string{
-		"https://a@b@c/d": "https://c", "https://a/b@c": "https://a", "https://a?@b/c": "https://a", "https://a#@b/": "https://a",
-		"file:///x": "", "/x": "", "x": "",
-		"abfss://c@a.dfs.core.windows.net/x@y": "abfss://c@a.dfs.core.windows.net", "ABFS://c@a": "ABFS://c@a",
-	} {
-		if got := source.HostOf(name); got != want {
-			t.Errorf("HostOf(%s) = %s, want %s", name, got, want)
-		}
-	}
-	many := &source.Written{}
-	for i := range 10_000 {
-		many.Names = append(many.Names, fmt.Sprintf("https://h%d.example/{000..099}.tar", i%100))
-	}
-	if !many.Host("https://H7.example") || many.Host("https://h100.example") {
-		t.Error("of many names, others are found")
-	}
-	if n := testing.AllocsPerRun(10, func() { many.Host("https://other.example") }); n > 1 {
-		t.Errorf("each of many requests takes memory %v times to find that a host was not written", n)
-	}
-	if (*source.Written)(nil).Host("https://data.example") {
-		t.Error("nothing was written")
-	}
-}
-
-func TestOriginsOfAnySpelling(t *testing.T) {
-	prefixes := []string{"s3://b/a", "https://h.example:8443/d/", "https://all.example", "/data/x/", "file:///more"}
-	for name, want := range map[string]bool{
-		"s3://b/a/x": true, "s3://b/a": true, "s3://b/ab": false, "s3://b/a/../c": false, "s3://b": false, "s3://B/a/x": false, "gs://b/a/x": false, "s3://c/a/x": false,
-		"https://h.example:8443/d/x": true, "https://H.example:8443/d/x?y=/../..": true, "https://u:p@h.example:8443/d/x": true,
-		"https://h.example/d/x": false, "http://h.example:8443/d/x": false, "https://h.example:8443/D/x": false, "https://h.example:8443/d/../e": false,
-		"https://h.example:8443/d/%2e%2e/e": false, "https://h.example:8443/d%2fx": false, "s3://b/a/%2e%2e/c": false, "s3://b/a/100%": true, "https://h.example:8443/d/%2E%2E%2fe": false,
-		"https://h.example:8443/e//../d/x": false, "https://h.example:8443/d/x/../y": false, "https://h.example:8443/d//x": true, "s3://b/e//../a/x": false, "s3://b/a//x": true, "s3://b/a/..x": true,
-		"https://all.example": true, "https://all.example/x": true, "https://all.example.evil/x": false, "https://all.example@evil/x": false, "https://all.example#@evil/x": true,
-		"/data/x/y": true, "/data/x": true, "/data/xy": false, "/data/x/../y": false, "file:///data/x/y": true, "/more/x": true, "/etc/passwd": false, "data/x/y": false,
-	} {
-		if got := source.Under(prefixes, name); got != want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	for _, name := range []string{"/x", "x", "s3://b/x", ""} {
-		if source.Under(nil, name) || source.Under([]string{"", "s3://"}, name) {
-			t.Errorf("%q is under nothing", name)
 		}
 	}
 }

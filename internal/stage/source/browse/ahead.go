@@ -1,10 +1,12 @@
-package source
+package browse
 
 import (
 	"context"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // ahead makes reads of sources that wait long ones. Whoever indexes a shard reads a header,
@@ -19,7 +21,7 @@ import (
 // that were asked for last; of those that were not asked for yet, whether they have come or
 // not, there are never more than Link.Conns in all, or than one for each object.
 type ahead struct {
-	src Source
+	src source.Source
 	ctx context.Context //nolint:containedctx // of what is read before anybody asks for it
 	cut context.CancelFunc
 
@@ -33,7 +35,7 @@ type ahead struct {
 
 // stream is one object, read by one goroutine or by several.
 type stream struct {
-	obj  Info
+	obj  source.Info
 	last int64 // of ahead.used
 
 	early atomic.Int64 // of ahead.early
@@ -58,7 +60,7 @@ type part struct {
 const (
 	// streams is how many objects are in memory at most: what Width lets read at once. If
 	// fewer were, those that are read would cancel each other's parts.
-	streams = mostWidth
+	streams = source.MostWidth
 	// idle is after how many reads of others an object is no longer one of those that share
 	// the connections, and gives up its early parts if there is no room for more.
 	idle = 16 * streams
@@ -77,7 +79,7 @@ const (
 	keptBytes = 2 << 20
 )
 
-func newAhead(ctx context.Context, src Source) *ahead {
+func newAhead(ctx context.Context, src source.Source) *ahead {
 	a := &ahead{src: src, of: map[string]*stream{}}
 	a.ctx, a.cut = context.WithCancel(ctx)
 	return a
@@ -91,7 +93,7 @@ func (a *ahead) end() {
 }
 
 // stream is that of an object; nil after the end.
-func (a *ahead) stream(obj Info) *stream {
+func (a *ahead) stream(obj source.Info) *stream {
 	s, old := a.take(obj)
 	if old != nil {
 		a.drop(old)
@@ -108,14 +110,14 @@ func (a *ahead) drop(s *stream) {
 }
 
 // room is how many early parts there may be, and how many of them one object may have.
-func (a *ahead) room(link Link) (all, each int64) {
+func (a *ahead) room(link source.Link) (all, each int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return int64(max(link.Conns, a.live)), int64(min(max(1, link.Conns/max(1, a.live)), mostEarly))
 }
 
 // reclaim makes room for early parts, where an object that nobody reads now has some.
-func (a *ahead) reclaim(link Link) {
+func (a *ahead) reclaim(link source.Link) {
 	early := a.early.Load()
 	if early < int64(link.Conns) { // for most reads
 		return
@@ -139,7 +141,7 @@ func (a *ahead) reclaim(link Link) {
 }
 
 // take is the stream of an object, and one that had to make room for it.
-func (a *ahead) take(obj Info) (s, old *stream) {
+func (a *ahead) take(obj source.Info) (s, old *stream) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.of == nil {
@@ -183,8 +185,8 @@ func (a *ahead) done(s *stream) {
 	a.drop(s)
 }
 
-func (a *ahead) readAt(ctx context.Context, obj Info, p []byte, off int64) error {
-	link, waits := LinkOf(a.src, obj.Name)
+func (a *ahead) readAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
+	link, waits := source.LinkOf(a.src, obj.Name)
 	s := a.stream(obj)
 	if !waits || s == nil || len(p) == 0 || off < 0 || off > obj.Size || int64(len(p)) > obj.Size-off {
 		return a.src.ReadAt(ctx, obj, p, off)
@@ -220,14 +222,14 @@ func (a *ahead) readAt(ctx context.Context, obj Info, p []byte, off int64) error
 }
 
 // read reads a part for whoever waits for it.
-func (a *ahead) read(ctx context.Context, obj Info, r *part) {
+func (a *ahead) read(ctx context.Context, obj source.Info, r *part) {
 	r.err = a.src.ReadAt(ctx, obj, r.buf, r.off)
 	close(r.done)
 }
 
 // at is the part that has the byte at off, of n that are read. mine: it is new, and the
 // caller reads it. first: the read begins at off.
-func (s *stream) at(a *ahead, link Link, off, n int64, first bool) (r *part, mine bool) {
+func (s *stream) at(a *ahead, link source.Link, off, n int64, first bool) (r *part, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	near := s.want > 0 && off >= s.end && off-s.end <= link.Gap
@@ -320,7 +322,7 @@ func (s *stream) trim() {
 
 // follow requests what comes after r: the rest of what is read now, and what is not asked
 // for yet where reads are in a row.
-func (s *stream) follow(a *ahead, link Link, r *part) {
+func (s *stream) follow(a *ahead, link source.Link, r *part) {
 	room, share := a.room(link)
 	at := r.off + int64(len(r.buf))
 	for n := int64(0); n < share; n++ {
