@@ -54,6 +54,7 @@ type folder struct {
 	done bool           // that is everything
 	upto string         // objects with names up to this one are all there
 	gone error          // what Stat said of a name that is not in it; nil: not asked
+	keys bool           // a store's: what is not among its keys is not there
 }
 
 // covers says whether what has that name, a folder too, would be in the listing. Keys below
@@ -184,6 +185,10 @@ func (b *Browser) recall(name string) (st Info, err error, known bool) { //nolin
 		l.info.Name = name
 		return l.info, l.err, true
 	}
+	if b.nowhere(k) {
+		return Info{}, errs.New(errs.NotFound, "there is no such object or folder").At(where(name, -1)).
+			Try("check the name; if it was there when the dataset was indexed, it was removed since"), true
+	}
 	f := b.folders[Dir(k)]
 	if f == nil {
 		return Info{}, nil, false
@@ -199,6 +204,18 @@ func (b *Browser) recall(name string) (st Info, err error, known bool) { //nolin
 	e := *errs.From(f.gone)
 	e.Where.File = strings.Clone(name)
 	return Info{}, &e, true
+}
+
+// nowhere says that the keys of a store, as far as they were listed, do not have a name, nor
+// the folder that it is in. b.mu is held.
+func (b *Browser) nowhere(k string) bool {
+	for ; !strings.HasSuffix(Dir(k), "://") && Dir(k) != k; k = Dir(k) {
+		if f := b.folders[Dir(k)]; f != nil {
+			_, there := f.at[k]
+			return f.keys && !there && f.covers(k)
+		}
+	}
+	return false
 }
 
 // whole says whether an entry of a listing is all that Stat would say.
@@ -229,7 +246,8 @@ func (b *Browser) List(ctx context.Context, prefix string) iter.Seq2[Info, error
 		f := b.folders[key(prefix)]
 		b.mu.Unlock()
 		if f == nil || !f.done {
-			b.list(ctx, prefix, b.src.List(ctx, prefix), yield)
+			_, keys := Flat(ctx, b.src, prefix)
+			b.list(ctx, prefix, keys && !namesOnly(b.src, prefix), b.src.List(ctx, prefix), yield)
 			return
 		}
 		for _, it := range f.all {
@@ -240,9 +258,9 @@ func (b *Browser) List(ctx context.Context, prefix string) iter.Seq2[Info, error
 	}
 }
 
-// list passes on what a listing of a folder yields, and remembers it.
-func (b *Browser) list(ctx context.Context, prefix string, all iter.Seq2[Info, error], yield func(Info, error) bool) {
-	f := &folder{at: map[string]int{}}
+// list passes on what a listing of a folder yields, and remembers it. keys: it is a store's.
+func (b *Browser) list(ctx context.Context, prefix string, keys bool, all iter.Seq2[Info, error], yield func(Info, error) bool) {
+	f := &folder{at: map[string]int{}, keys: keys}
 	fits, stopped := true, false
 	for it, err := range all {
 		if err != nil {
@@ -506,7 +524,7 @@ func (b *Browser) statIn(ctx context.Context, dir string, names []string, which 
 	} else {
 		all = b.src.List(ctx, dir)
 	}
-	b.list(ctx, dir, all, func(it Info, e error) bool {
+	b.list(ctx, dir, flat, all, func(it Info, e error) bool {
 		if e != nil {
 			return false // looking at each says why
 		}
