@@ -54,6 +54,16 @@ func broken(format string, a ...any) *Fault {
 	return &Fault{Kind: Broken, What: fmt.Sprintf(format, a...)}
 }
 
+// Spoiled is the fault of bytes that are not those of a checksum: another attempt may
+// bring others, and if none does the store was reached, and its object is not what it says.
+func Spoiled(name, checksum string) *Fault {
+	return &Fault{
+		Kind: Broken, What: "the bytes are not those of the checksum that the store has of them (" + checksum + ")",
+		Final: errs.New(errs.Unreadable, "the object is not what its checksum says (%s)", checksum).At(at(name)).
+			Try("check the network and the proxies before the store; if others get the same, store the object again"),
+	}
+}
+
 // Failed says what a failed request means: a Fault, or an error that no retry mends. err
 // is what an http.Client, or reading its body, returned for the object name.
 func Failed(ctx context.Context, name string, err error) error {
