@@ -47,6 +47,10 @@ type Fault struct {
 	Place    string        // a part of the error's location; "": the name of Data
 	Known    string        // why bytes may differ and nothing says so; "": they may not
 
+	// Alone is whether no request is sent twice: the proxy needs all of an answer to spoil
+	// it, and the second request would overtake it.
+	Alone bool
+
 	Random bool // seeds differ
 	Long   bool // not in the short form
 }

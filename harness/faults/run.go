@@ -371,6 +371,9 @@ func (r *Run) stream(at string) (digest string, err error) {
 		Order:   spec.Order{Shuffle: "full", Seed: 7}, Batch: spec.Batch{Size: 4}, Workers: 2,
 		Fetch: spec.Fetch{Deadline: spec.Duration(r.Deadline)},
 	}
+	if r.Fault.Alone {
+		s.Fetch.Hedge = new(bool)
+	}
 	if r.Fault.On != "" {
 		s.Dataset.Storage = reached(r.Fault, at)
 	}
