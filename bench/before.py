@@ -13,6 +13,8 @@ import contextlib
 import os
 import statistics
 import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,11 @@ BATCH = 64
 WARM = 64  # batches before the first turn, at most
 
 
-def peer(checkout: Path, data: Path, output: str, seed: int) -> list[str | Path]:
-    path = f"PYTHONPATH={checkout / 'python' / 'src'}:{rig.ROOT}"  # the checkout's own client comes first
-    engine = f"STOKER_ENGINE={checkout / 'build' / 'stoker'}"
+def peer(engine: Path, client: Path, data: Path, output: str, seed: int) -> list[str | Path]:
     command = [
         "env",
-        path,
-        engine,
+        f"PYTHONPATH={client}:{rig.ROOT}",  # this client comes first
+        f"STOKER_ENGINE={engine}",
         rig.python_of(".venv"),
         "-m",
         "bench.peers.turns",
@@ -66,17 +66,46 @@ def main() -> int:
         "other": commit(args.other),
     }
     tree = pictures.build(args.data, BATCH * (args.batches * args.turns + WARM), BATCH)  # a pass holds a round
-    checkouts = dict(zip(NAMES, (rig.ROOT, args.other.resolve()), strict=True))
+    sides = {
+        name: (checkout / "build" / "stoker", checkout / "python" / "src")
+        for name, checkout in zip(NAMES, (rig.ROOT, args.other.resolve()), strict=True)
+    }
+    runs: list[dict[str, Any]] = []
+    gates, figures, disturbed = [], {}, []
+    for output in args.rows:
+        one = in_turns(sides, tree, output, args, cpus)
+        runs += one.runs
+        disturbed += one.disturbed
+        gates.append(rig.Gate(f"{output}: CPU an image over the other checkout's", one.cpu, 1.01, "low", "x"))
+        figures[f"{output}-cpu"] = one.cpu
+    return rig.finish(args.out, document | {"runs": runs}, gates, [], figures, disturbed)
+
+
+@dataclass
+class Turns:
+    """What two loaders did in turns: this one over the other, and all rounds."""
+
+    cpu: float  # CPU an image
+    rate: float  # images a second
+    runs: list[dict[str, Any]]
+    disturbed: list[float]  # of the rounds that count
+
+
+def in_turns(
+    sides: dict[str, tuple[Path, Path]], tree: pictures.Tree, output: str, args: Any, cpus: Sequence[int]
+) -> Turns:
+    """sides: engine and client of each of NAMES. args: repeats, turns and batches, as the options say."""
     runs: list[dict[str, Any]] = []
 
-    def both(output: str, number: int) -> tuple[dict[str, list[float]], float]:
+    def both(number: int) -> tuple[dict[str, Any], float]:
         tree.warm()
         names = NAMES if number % 2 else NAMES[::-1]
-        spent: dict[str, list[float]] = {name: [] for name in NAMES}
+        run: dict[str, Any] = {"output": output, "round": number}
+        run |= {key: {name: [] for name in NAMES} for key in ("cpu", "wall")}
         with contextlib.ExitStack() as stack:
             loaders = {name: serving.Server(name) for name in names}
             for name, loader in loaders.items():
-                loader.open(stack, peer(checkouts[name], tree.root, output, number), cpus)
+                loader.open(stack, peer(*sides[name], tree.root, output, number), cpus)
             mine = lambda: [os.getpid(), *(pid for one in loaders.values() for pid in one.pids())]  # noqa: E731
             others = meter.Disturbance(cpus, mine)
             for turn in range(args.turns):
@@ -84,24 +113,24 @@ def main() -> int:
                     answer = loaders[name].ask(batches=args.batches)
                     if loaders[name].problem:
                         raise rig.PeerError(f"{name}: {loaders[name].problem}")
-                    spent[name].append(answer["cpu"])
-            disturbed = sum(others.shares())
-        runs.append({"output": output, "round": number, "cpu": spent, "disturbed": disturbed})
-        middle = {name: 1e6 * statistics.median(spent[name]) / (BATCH * args.batches) for name in NAMES}
+                    for key in ("cpu", "wall"):
+                        run[key][name].append(answer[key])
+            run["disturbed"] = sum(others.shares())
+        runs.append(run)
+        middle = {name: 1e6 * statistics.median(run["cpu"][name]) / (BATCH * args.batches) for name in NAMES}
         rig.say(
-            f"round {number + 1} {output:8} {ratio(spent):.4f}  this {middle['this']:.1f} us, "
-            f"other {middle['other']:.1f} us  others {100 * disturbed:.1f} %"
+            f"round {number + 1} {output:8} {ratio(run['cpu']):.4f}  this {middle['this']:.1f} us, "
+            f"other {middle['other']:.1f} us  others {100 * run['disturbed']:.1f} %"
         )
-        return spent, disturbed
+        return run, run["disturbed"]
 
-    gates, figures, disturbed = [], {}, []
-    for output in args.rows:
-        found = rig.rounds(args.repeats, lambda number, output=output: both(output, number))  # type: ignore[misc]
-        middle = rig.middle(ratio(one) for one in found)
-        disturbed += [run["disturbed"] for run in runs if run["output"] == output and run["cpu"] in found]
-        gates.append(rig.Gate(f"{output}: CPU an image over the other checkout's", middle, 1.01, "low", "x"))
-        figures[f"{output}-cpu"] = middle
-    return rig.finish(args.out, document | {"runs": runs}, gates, [], figures, disturbed)
+    found = rig.rounds(args.repeats, both)
+    return Turns(
+        cpu=rig.middle(ratio(one["cpu"]) for one in found),
+        rate=rig.middle(1 / ratio(one["wall"]) for one in found),
+        runs=runs,
+        disturbed=[one["disturbed"] for one in found],
+    )
 
 
 def ratio(spent: dict[str, list[float]]) -> float:

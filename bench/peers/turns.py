@@ -1,7 +1,7 @@
-"""stoker's loader in turns: {"batches": N} on standard input asks for N batches; the answer is {"cpu": seconds}.
+"""stoker's loader in turns: {"batches": N} on standard input asks for N batches; the answer has "cpu" and "wall".
 
-The CPU is that of the loader's processes from the request until they rest again, so what they make ahead counts for
-the turn that emptied its place.
+Both are seconds from the request. CPU is that of the loader's processes until they rest again, so what they make ahead
+counts for the turn that emptied its place. The wall clock ends with the last batch.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ def main() -> None:
     before = rest(clock)
     emit("start", versions=peer.versions)
     for line in sys.stdin:
+        asked = time.perf_counter()
         take(peer.batches, json.loads(line)["batches"])
+        wall = time.perf_counter() - asked
         now = rest(clock)
-        emit("turn", cpu=now - before)
+        emit("turn", cpu=now - before, wall=wall)
         before = now
 
 

@@ -34,24 +34,24 @@ type dataFlags struct {
 	MaxPixels  int64    `help:"Refuse to decode pictures of more than N pixels (default 178956970)." placeholder:"N"`
 	Unpacked   string   `help:"Memory for decompressed data, such as 1GiB." placeholder:"SIZE"`
 
-	EndpointURL   string   `name:"endpoint-url" help:"Address of an object store that is not its vendor's, such as http://HOST:9000." placeholder:"URL"`
-	Region        string   `help:"Region of the store (default: as its own tools find it)." placeholder:"NAME"`
+	EndpointURL   string   `name:"endpoint-url" help:"Address of the store, if not the vendor's own, such as http://HOST:9000." placeholder:"URL"`
+	Region        string   `help:"Region of the bucket (default: from the environment)." placeholder:"NAME"`
 	Profile       string   `help:"Profile of the shared AWS configuration." placeholder:"NAME"`
 	Anonymous     bool     `help:"Send no credentials to the store."`
-	RequesterPays bool     `help:"Pay for the requests to the bucket of somebody else."`
-	TokenEnv      string   `help:"Name of the environment variable with a bearer token (HTTP, Hub)." placeholder:"VARIABLE"`
-	Fresh         string   `help:"Compare listings at every open (always), or believe the index (never)." placeholder:"WHEN" choices:"always,never"`
-	Origins       []string `help:"Prefixes of names that a table or manifest may name elsewhere." placeholder:"PREFIX"`
+	RequesterPays bool     `help:"Pay for requests to somebody else's bucket."`
+	TokenEnv      string   `help:"Name of the environment variable that holds a bearer token." placeholder:"VARIABLE"`
+	Fresh         string   `help:"Compare the index with a listing at every opening (always), or trust it (never)." placeholder:"WHEN" choices:"always,never"`
+	Origins       []string `help:"Prefixes of what a manifest or list may name elsewhere." placeholder:"PREFIX"`
 }
 
-// fetchFlags say how much is asked of a store at once: the keys of a Spec's fetch.
+// fetchFlags say how much is requested from a store at once: the keys of a Spec's fetch.
 type fetchFlags struct {
-	FetchAhead  string `help:"Bytes requested beyond the batches made ahead, such as 1GiB (default auto)." placeholder:"SIZE"`
-	Connections string `help:"Requests to a store at once, at most (default auto)." placeholder:"N"`
-	Bandwidth   string `help:"Bytes per second from a store, at most, such as 100MB (default none)." placeholder:"RATE"`
-	Hedge       bool   `help:"Send a request that is slow a second time (default)."`
-	NoHedge     bool   `help:"Send no request a second time because it is slow."`
-	Deadline    string `help:"How long one read is tried, such as 90s (default 10m)." placeholder:"TIME"`
+	FetchAhead  string `help:"Most bytes requested for batches that have not begun, such as 1GiB (default auto)." placeholder:"SIZE"`
+	Connections string `help:"Most concurrent requests to a host (default auto)." placeholder:"N"`
+	Bandwidth   string `help:"Most bytes per second from a host, such as 100MB (default none)." placeholder:"RATE"`
+	Hedge       bool   `help:"Send a slow request a second time (default)."`
+	NoHedge     bool   `help:"Do not send slow requests a second time."`
+	Deadline    string `help:"How long one read is retried, such as 90s (default 10m)." placeholder:"TIME"`
 }
 
 // set overrides a Spec with the flags.

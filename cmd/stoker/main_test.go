@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -145,6 +146,29 @@ func TestHelp(t *testing.T) {
 	}
 	if first, second := command(t, "help"), command(t, "--help"); first != second {
 		t.Errorf("stoker help and stoker --help differ")
+	}
+}
+
+// A verb alone is described to the parser as it is among all of them, and is found alone:
+// an engine would start with a description of all verbs otherwise.
+func TestOneVerb(t *testing.T) {
+	names := []string{"engine", "stream"} // hidden: not completed
+	for line := range strings.Lines(command(t, "complete", "--", "").out) {
+		if name, _, _ := strings.Cut(line, "\t"); name != "help" {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	if len(names) < 17 {
+		t.Fatalf("verbs: %q", names)
+	}
+	for _, name := range names {
+		if found := reflect.TypeOf(verbs([]string{name})).Elem().NumField(); found != 1 {
+			t.Errorf("%s: %d verbs are described", name, found)
+		}
+		alone, among := command(t, name, "--help"), command(t, "help", name)
+		if alone.status != 0 || !strings.HasPrefix(alone.out, "Usage: stoker "+name) || alone != among {
+			t.Errorf("%s alone:\n%s%s\namong all:\n%s%s", name, alone.out, alone.err, among.out, among.err)
+		}
 	}
 }
 

@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	stoker "github.com/stoker-data/stoker"
+
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // usualSpec is used for a dataset without a Spec.
@@ -21,7 +23,7 @@ func usualSpec() stoker.Spec {
 func readSpec(path string) (stoker.Spec, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return stoker.Spec{}, errs.New(errs.NotFound, "cannot read the Spec").Because(err).Try("%s", source.Suggest(context.Background(), source.NewFile(), path))
+		return stoker.Spec{}, errs.New(errs.NotFound, "cannot read the Spec").Because(err).Try("%s", pattern.Suggest(context.Background(), source.NewFile(), path))
 	}
 	return stoker.ParseSpec(text)
 }

@@ -4,8 +4,9 @@
     torchrun --nproc-per-node=2 examples/remote/train.py s3://bucket/train --out run
     torchrun --nproc-per-node=2 examples/remote/train.py s3://bucket/train --out run --resume
 
-Keys are found as AWS's own tools find them. ``gs://``, ``az://``, ``https://``, ``hf://`` and a local folder work the
-same way, and a checkpoint of one resumes on another. If the store is away, the loader waits for it, and says so.
+Keys are found where AWS's own tools find them. ``gs://``, ``az://``, ``https://``, ``hf://`` and a local folder work
+the same way, and a checkpoint saved with one resumes with another. If the store does not answer, the loader waits,
+and says so.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from stoker import transforms as T
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", help="pictures, one folder a class: s3://bucket/train")
+    parser.add_argument("data", help="pictures, one folder per class: s3://bucket/train")
     parser.add_argument("--out", type=Path, default=Path("run"), help="local folder of the checkpoint; default: run")
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
+    parser.add_argument("--resume", action="store_true", help="continue from the checkpoint in --out")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=256, help="of one rank; default: 256")
+    parser.add_argument("--batch-size", type=int, default=256, help="per rank; default: 256")
     parser.add_argument("--size", type=int, default=224, help="side of the pictures; default: 224")
     parser.add_argument("--save-every", type=int, default=100, help="batches between checkpoints; default: 100")
-    parser.add_argument("--deadline", default="10m", help="how long to wait for a store that is away; default: 10m")
+    parser.add_argument("--deadline", default="10m", help="how long to wait for a silent store; default: 10m")
     args = parser.parse_args()
 
     cuda = torch.cuda.is_available()

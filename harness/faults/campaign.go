@@ -10,24 +10,24 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// Campaign is which runs there are.
+// Campaign selects the runs.
 type Campaign struct {
 	Seeds  int  // of a random fault; others run once
 	Long   bool // with the faults that take minutes
 	AtOnce int  // runs; most of them wait
-	// Only is whether a fault takes part; nil: all do.
+	// Only says whether a fault takes part; nil: all do.
 	Only func(f Fault) bool
 	// Told is called with each outcome, one at a time; may be nil.
 	Told func(o Outcome)
 }
 
-// Count is what became of the runs of one fault, or of all.
+// Count is the result of the runs of one fault, or of all.
 type Count struct {
 	Injected    int `json:"injected"`
 	Met         int `json:"met"`
 	Transparent int `json:"transparent"`
 	Typed       int `json:"typed_errors"`
-	Undetected  int `json:"undetected"` // bytes that nothing could tell from right ones, as documented
+	Undetected  int `json:"undetected"` // wrong bytes that nothing could detect, as documented
 	Wrong       int `json:"wrong"`
 }
 

@@ -49,7 +49,7 @@ func clouds() (all []Fault) {
 		with(Fault{Name: "a stall", Data: "tar", Rules: some(tars, "stall"), Random: true})
 		with(Fault{Name: "200 for 206", Data: "tar", Rules: first(tars, "status=200"), Random: true})
 		with(Fault{Name: "a shifted Content-Range", Data: "tar", Rules: first(tars, "shift=1"), Random: true})
-		with(Fault{Name: "gzip that was not requested", Data: "tar", Rules: first(tars, "gzip"), Alone: true, Random: true})
+		with(Fault{Name: "gzip that was not requested", Data: "tar", Rules: first(tars, "gzip"), Random: true})
 		for _, status := range []string{"500", "502", "504"} {
 			with(Fault{Name: status + " now and then", Data: "tar", Rules: first(tars, "status="+status), Random: true})
 		}

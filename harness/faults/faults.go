@@ -1,7 +1,7 @@
 // Package faults is the campaign of faults: a real dataset on real servers, read by the
 // real loader through [slownet], which does what networks and stores do. A fault is either
-// invisible, or an error with the expected code and the name of what was read: never a
-// wrong byte, a lost sample, or a hang.
+// invisible, or an error with the expected code and the name of the object: never a wrong
+// byte, a lost sample, or a hang.
 //
 //	loader ──► slownet ──► versitygw, nginx, fake-gcs-server, azurite, hubserver
 //	   │          └ counts: the fault was met
@@ -35,7 +35,7 @@ type Fault struct {
 	// Before is called before the dataset is opened, and During before its first batch.
 	// What they start ends before they return, or with the run's Go.
 	Before, During func(r *Run)
-	// Met says whether the fault was met, where no rule counts it.
+	// Met says whether the fault occurred, if no rule counts it.
 	Met func(r *Run) bool
 
 	TLS     func(l *Lab) *slownet.Certificate // the proxy's; nil: it speaks HTTP
@@ -45,11 +45,7 @@ type Fault struct {
 	Deadline time.Duration // of fetch; 0: enough for the fault to end
 	Code     errs.Code     // of the expected error; "": transparent
 	Place    string        // a part of the error's location; "": the name of Data
-	Known    string        // why bytes may differ and nothing says so; "": they may not
-
-	// Alone is whether no request is sent twice: the proxy needs all of an answer to spoil
-	// it, and the second request would overtake it.
-	Alone bool
+	Known    string        // why bytes may differ without an error; "": they may not
 
 	Random bool // seeds differ
 	Long   bool // not in the short form
@@ -79,7 +75,7 @@ type Outcome struct {
 	Transparent bool
 	Undetected  bool      // as Fault.Known says
 	Typed       errs.Code // of the error that was expected
-	Wrong       string    // what was not as expected; "": nothing
+	Wrong       string    // what was unexpected; "": nothing
 	Took        time.Duration
 	Said        []string // all that was shown to a user or stored: searched for secrets
 }

@@ -20,9 +20,10 @@ import (
 	"github.com/stoker-data/stoker/testdata/photos"
 )
 
-// Lab is the servers of a campaign, their data, and what is planted to be searched for.
+// Lab is the servers of a campaign, their data, and the secrets that outputs are searched
+// for.
 type Lab struct {
-	Secrets map[string]string // what no output may have, by what it is
+	Secrets map[string]string // texts that no output may contain, by their meaning
 
 	t       testing.TB
 	servers map[Store]*servers.Server // but those of the Hub
@@ -36,8 +37,8 @@ type Lab struct {
 	want map[string]string // digest of the undisturbed stream, by data
 }
 
-// copies is how often each photograph is in the data, and shardBytes about how long a
-// shard is: a fault may then come in the middle of an epoch.
+// copies is how often each photograph is in the data, and shardBytes the approximate size
+// of a shard. They are large enough for faults in the middle of an epoch.
 const (
 	copies     = 5
 	shardBytes = 400 << 10
@@ -148,8 +149,8 @@ func (l *Lab) profiles(t *testing.T) {
 	t.Setenv("AWS_CONFIG_FILE", config)
 }
 
-// certificates makes those of proxies, and has all of them trusted: what is wrong with one
-// is its time, or its host.
+// certificates makes the certificates of proxies, and makes clients trust them all, and the
+// others: a faulty one has a wrong time or a wrong host.
 func (l *Lab) certificates(t *testing.T, others [][]byte) {
 	t.Helper()
 	var roots bytes.Buffer

@@ -61,6 +61,7 @@ type Run struct {
 	ctx     context.Context
 	data    string           // name of the folder
 	proxies []*slownet.Proxy // Proxy, and the one before the Hub's storage
+	try     int // of tries, from 0
 	puts    int
 	began   time.Time
 	before  int64 // see mark
@@ -76,14 +77,14 @@ const Host = "store.example"
 // Go runs f beside the run, which waits for its end. f returns soon after ctx ends.
 func (r *Run) Go(f func(ctx context.Context)) { r.others.Go(func() { f(r.ctx) }) }
 
-// Own gives the run a copy of its data, in a folder of its own, which it may change. Of
-// the Hub's it has one.
+// Own gives the run its own copy of its data, in its own folder, which it may change. Of
+// the Hub it has one already.
 func (r *Run) Own() {
 	if r.Fault.On == Hub {
 		return
 	}
 	from := r.data
-	r.data = fmt.Sprintf("own/%s-%d/%s", strings.NewReplacer(" ", "-", "(", "", ")", "").Replace(r.Fault.Name), r.Seed, from)
+	r.data = fmt.Sprintf("own/%s-%d-%d/%s", strings.NewReplacer(" ", "-", "(", "", ")", "").Replace(r.Fault.Name), r.Seed, r.try, from)
 	below := os.DirFS(filepath.Join(r.Lab.local, from))
 	if from == "many" && r.server().Dir != "" { // as files that were not put: one by one takes too long
 		if err := os.CopyFS(filepath.Join(r.server().Dir, r.data), below); err != nil {
@@ -103,7 +104,7 @@ func (r *Run) Own() {
 
 func (r *Run) server() *servers.Server { return r.Lab.servers[r.Fault.On] }
 
-// Put replaces an object of the run's own data by other contents, of another time.
+// Put replaces an object of the run's own data by other contents, with another time.
 func (r *Run) Put(name string, data []byte) {
 	there := r.data + "/" + name
 	if r.Hub != nil {
@@ -161,7 +162,7 @@ func (r *Run) ranges() (n int64) {
 // mark notes what was asked of the shard before it is changed.
 func (r *Run) mark() { r.before = r.ranges() }
 
-// Faults are those that the client has told of, whatever they were.
+// Faults is the number of faults that the client reported, of any kind.
 func (r *Run) Faults() (n int64) {
 	for _, c := range r.Net.Counts() {
 		n += c.Faults
@@ -169,17 +170,31 @@ func (r *Run) Faults() (n int64) {
 	return n
 }
 
+// tries is how often a run is made whose fault is not met: another request may overtake
+// the one that has it.
+const tries = 3
+
 // Do runs a fault.
-func Do(ctx context.Context, l *Lab, f Fault, seed uint64) Outcome {
-	o := Outcome{Fault: f.Name, Seed: strconv.FormatUint(seed, 10)}
+func Do(ctx context.Context, l *Lab, f Fault, seed uint64) (o Outcome) {
 	want, err := l.undisturbed(f.Data)
 	if err != nil {
-		o.Wrong = "the undisturbed stream: " + err.Error()
-		return o
+		return Outcome{Fault: f.Name, Wrong: "the undisturbed stream: " + err.Error()}
 	}
+	for try := range tries {
+		var overtaken bool
+		if o, overtaken = once(ctx, l, f, seed, try, want); !overtaken {
+			break
+		}
+	}
+	return o
+}
+
+// once is one run; overtaken means that the fault was not met, and nothing else came of it.
+func once(ctx context.Context, l *Lab, f Fault, seed uint64, try int, want string) (o Outcome, overtaken bool) {
+	o = Outcome{Fault: f.Name, Seed: strconv.FormatUint(seed, 10)}
 	ctx, end := context.WithTimeout(ctx, hangs)
 	defer end()
-	r := &Run{Lab: l, Fault: f, Seed: seed, Deadline: f.Deadline, ctx: ctx, data: f.Data}
+	r := &Run{Lab: l, Fault: f, Seed: seed, try: try, Deadline: f.Deadline, ctx: ctx, data: f.Data}
 	if r.Deadline == 0 {
 		r.Deadline = ends
 	}
@@ -193,7 +208,7 @@ func Do(ctx context.Context, l *Lab, f Fault, seed uint64) Outcome {
 	at, err := r.setUp()
 	if err != nil {
 		o.Wrong = err.Error()
-		return o
+		return o, false
 	}
 	r.began = time.Now()
 	got, err := r.stream(at)
@@ -201,7 +216,7 @@ func Do(ctx context.Context, l *Lab, f Fault, seed uint64) Outcome {
 	o.Met = r.met()
 	r.judge(&o, got, want, err)
 	o.Said = r.said
-	return o
+	return o, !o.Met && err == nil && got == want
 }
 
 // setUp starts the proxy, and says where the store is.
@@ -271,7 +286,7 @@ func (r *Run) setUp() (at string, err error) {
 	return at, err
 }
 
-// met says whether the fault was.
+// met says whether the fault occurred.
 func (r *Run) met() bool {
 	if r.Fault.Met != nil {
 		return r.Fault.Met(r)
@@ -298,7 +313,7 @@ func (r *Run) ruled() bool {
 	return rules > 0
 }
 
-// judge compares what came with what was expected.
+// judge compares the result with what was expected.
 func (r *Run) judge(o *Outcome, got, want string, err error) {
 	f := r.Fault
 	place := f.Place
@@ -370,9 +385,6 @@ func (r *Run) stream(at string) (digest string, err error) {
 		Fields:  r.fields(),
 		Order:   spec.Order{Shuffle: "full", Seed: 7}, Batch: spec.Batch{Size: 4}, Workers: 2,
 		Fetch: spec.Fetch{Deadline: spec.Duration(r.Deadline)},
-	}
-	if r.Fault.Alone {
-		s.Fetch.Hedge = new(bool)
 	}
 	if r.Fault.On != "" {
 		s.Dataset.Storage = reached(r.Fault, at)

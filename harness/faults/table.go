@@ -152,7 +152,7 @@ func answers() (all []Fault) {
 		with(Fault{Name: "200 for 206", Data: "tar", Rules: first("*.tar", "status=200"), Random: true})
 		with(Fault{Name: "a shifted Content-Range", Data: "tar", Rules: first("*.tar", "shift=1"), Random: true})
 		with(Fault{Name: "a Content-Range that is always shifted", Data: "tar", Rules: always("range " + shard + " shift=7"), Deadline: soon, Code: errs.Unreachable, Place: shard})
-		with(Fault{Name: "gzip that was not requested", Data: "tar", Rules: first("*.tar", "gzip"), Alone: true, Random: true})
+		with(Fault{Name: "gzip that was not requested", Data: "tar", Rules: first("*.tar", "gzip"), Random: true})
 		with(Fault{Name: "200 for every range", Data: "tar", Rules: always("range " + shard + " status=200"), Deadline: soon, Code: errs.Unreachable, Place: shard})
 		with(Fault{Name: "too many bytes in every answer", Data: "tar", Rules: always("range " + shard + " extra=100"), Deadline: soon, Code: errs.Unreachable, Place: shard})
 		with(Fault{Name: "gzip in every answer", Data: "tar", Rules: always("range " + shard + " gzip"), Deadline: soon, Code: errs.Unreachable, Place: shard})

@@ -15,12 +15,12 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// Certificate is a key with a certificate that is its own root, both as PEM: what a server
-// is started with, and what clients trust.
+// Certificate is a key and a certificate that is its own root, both as PEM: the server is
+// started with them, and clients trust the certificate.
 type Certificate struct{ Cert, Key []byte }
 
-// Certify makes a certificate for names and addresses, valid until a moment: one in the
-// past has expired, and one for other names is another host's.
+// Certify makes a certificate for names and addresses, valid until a time. Tests use a time
+// in the past for an expired certificate, and other names for that of another host.
 func Certify(until time.Time, hosts ...string) (*Certificate, error) {
 	failed := func(err error) (*Certificate, error) {
 		return nil, errs.New(errs.Bug, "cannot make a certificate").Because(err)

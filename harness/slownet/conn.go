@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is a connection of a client, with the one to the server that belongs to it. It is
-// its goroutine's, but for cancel, which anyone may call.
+// conn is a connection of a client, together with its connection to the server. Only its
+// own goroutine uses it, except for cancel, which anyone may call.
 type conn struct {
 	p      *Proxy
 	raw    *net.TCPConn // to the client
@@ -98,7 +98,7 @@ func (c *conn) connected(r *rule) bool {
 		return false
 	case "blackhole":
 		c.p.met(r)
-		// What the client sends is not looked at, but for its end.
+		// What the client sends is ignored, except for its end.
 		_, _ = io.Copy(io.Discard, c.raw)
 		return false
 	case "delay":
@@ -216,8 +216,8 @@ func (c *conn) pace(n int, slow Rate) bool {
 	return pause(c.ctx, until)
 }
 
-// size is how many bytes may pass at once now; false: there is no bound, and what is
-// there may pass as it comes.
+// size is how many bytes may pass at once now; false: there is no limit, and bytes may pass
+// as they arrive.
 func (c *conn) size(slow Rate) (int, bool) {
 	l := c.p.link.Load()
 	return piece(l.Connection, l.Total, slow), l.Connection > 0 || l.Total > 0 || slow > 0
@@ -239,7 +239,8 @@ func (c *conn) write(of call, bufs ...[]byte) error {
 	return err
 }
 
-// tunnel forwards bytes both ways. Of a rule, it keeps to what needs no answers.
+// tunnel forwards bytes both ways. It applies the parts of a rule that do not depend on
+// answers.
 func (c *conn) tunnel(of call, r *rule) {
 	c.p.counts.begin(of)
 	defer c.p.counts.with(func(n *Counts) { n.AtOnce-- })

@@ -8,9 +8,9 @@ import (
 
 // Counts is what passed through a proxy since it started, or since Reset.
 //
-// A request counts when its headers were read, bytes count before the client can have
-// them, and an answer is over before the client can have its last byte: whoever has an
-// answer finds all of it counted.
+// A request counts once its headers were read, bytes count before the client can receive
+// them, and an answer counts as over before the client can receive its last byte. So a
+// client that has an answer finds all of it counted.
 type Counts struct {
 	Tally                         // all requests
 	Kinds       map[string]Tally  `json:"kinds"`   // by the operation of rules: get, range, head, list, put; connect if the server is tcp
@@ -41,7 +41,7 @@ type Object struct {
 // RuleCount is what became of a rule.
 type RuleCount struct {
 	Rule string `json:"rule"`
-	Seen int64  `json:"seen"` // calls that its operation and patterns fit
+	Seen int64  `json:"seen"` // calls that match its operation and patterns
 	Met  int64  `json:"met"`  // those that had the fault; one that came too late for it, such as reset=1000 of 10 bytes, did not
 }
 
@@ -139,8 +139,8 @@ func (p *Proxy) Counts() Counts {
 	return out
 }
 
-// Reset begins all counts anew, except those of what goes on now. Rules begin to count
-// their calls again.
+// Reset sets all counts to zero, except those of requests and connections under way. Rules
+// count their calls from zero again.
 func (p *Proxy) Reset() {
 	p.counts.with(func(n *Counts) {
 		*n = Counts{AtOnce: n.AtOnce, Highest: n.AtOnce, Connections: ConnectionCounts{Open: n.Connections.Open}}

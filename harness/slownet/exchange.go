@@ -80,7 +80,7 @@ func (x *exchange) done() {
 }
 
 // listen reads the rest of the request, and then waits for what the client does next, so
-// that one that goes away is noticed whatever its answer waits for.
+// that a client that goes away is noticed, whatever its answer waits for.
 func (x *exchange) listen(to io.Writer) {
 	x.ended, x.sent = make(chan struct{}), make(chan struct{})
 	go func() {
@@ -96,8 +96,8 @@ func (x *exchange) listen(to io.Writer) {
 	}()
 }
 
-// uploaded copies the body of the request. A server that takes no more of it may have
-// answered, so the rest is read then, too. The error is the client's.
+// uploaded copies the body of the request. A server that stops reading it may have answered,
+// so the rest is read and dropped. The error is the client's.
 func (x *exchange) uploaded(to io.Writer) error {
 	if x.upload.Reader == nil {
 		return nil
@@ -174,7 +174,7 @@ func (x *exchange) pass(h hit) bool {
 	return x.send(a)
 }
 
-// fail has the client meet what the proxy met.
+// fail shows the client the failure that the proxy saw.
 func (x *exchange) fail(err error) {
 	x.drop()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -244,7 +244,7 @@ func (x *exchange) send(a *reply) bool {
 	}
 	if x.upload.Reader != nil {
 		if x.waits {
-			return false // nobody will have the rest of the request
+			return false // the rest of the request goes to nobody
 		}
 		select {
 		case <-x.sent:

@@ -198,16 +198,16 @@ func (d *digests) load(ctx context.Context, src source.Source) ([]byte, error) {
 		return nil, err
 	}
 	if sum := sha256.Sum256(sums); int64(len(sums)) != digestBytes*d.manifest.Samples || hex.EncodeToString(sum[:]) != d.manifest.Digests.SHA256 {
-		return nil, errs.New(errs.Damaged, "the digests of the samples are not those that were written").At(errs.Where{File: name}).
-			Try("fetch the file again, or leave it out: samples are then not compared")
+		return nil, errs.New(errs.Damaged, "the file of digests is damaged").At(errs.Where{File: name}).
+			Try("download the file again, or remove it: samples are then not compared")
 	}
 	return sums, nil
 }
 
 // unlikePacked is the error of a sample that differs from its digest.
 func (p *Part) unlikePacked(id int64, s *format.Sample) error {
-	e := errs.New(errs.Damaged, "its bytes are not those that were packed").
-		Try("run `stoker verify` on the packing; if the stored shard is sound, what is between here and the store changes bytes")
+	e := errs.New(errs.Damaged, "its bytes differ from those that were packed").
+		Try("run `stoker verify` on the packing; if the stored shard is intact, something between here and the store changes bytes")
 	all := p.Stored.Extents(id, nil, nil)
 	e.Where.Shard = string(p.Stored.Index().AppendPath(all[0].File, nil))
 	e.Where.Offset = errs.Known(all[0].Off)

@@ -23,7 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format/tar"
 	"github.com/stoker-data/stoker/internal/stage/format/tfrecord"
 	"github.com/stoker-data/stoker/internal/stage/format/tokens"
-	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -214,7 +214,7 @@ func openNPY(ctx context.Context, d spec.Dataset, o format.Opening) (format.Data
 		paths := o.Paths
 		if c.Path != nil {
 			var err error
-			if paths, err = source.ExpandFrom(ctx, o.Source, c.Path, d.Elsewhere); err != nil {
+			if paths, err = pattern.ExpandFrom(ctx, o.Source, c.Path, d.Elsewhere); err != nil {
 				return nil, err
 			}
 		}

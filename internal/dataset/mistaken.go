@@ -10,6 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // mistaken returns err, of a dataset that could not be opened as the requested format.
@@ -23,7 +24,7 @@ func (f finder) mistaken(d spec.Dataset, err error) error {
 		!slices.Contains([]errs.Code{errs.Config, errs.NotFound, errs.Empty, errs.Damaged, errs.Unsupported}, e.Code) {
 		return err
 	}
-	paths, wrong := source.ExpandFrom(f.ctx, f.src, d.Paths(), d.Elsewhere)
+	paths, wrong := pattern.ExpandFrom(f.ctx, f.src, d.Paths(), d.Elsewhere)
 	if wrong != nil || len(paths) == 0 {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // Options are what Open needs in addition to the Spec.
@@ -104,7 +106,7 @@ func open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 // openPart opens one dataset.
 func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Options) (*Part, error) {
 	opt.Progress = inTurn(opt.Progress)
-	look := source.NewBrowser(ctx, src, func(names int64) {
+	look := browse.New(ctx, src, func(names int64) {
 		if opt.Progress != nil {
 			opt.Progress(names, 0, "names")
 		}
@@ -157,7 +159,7 @@ func (f finder) find(d spec.Dataset) (*Format, []string, error) {
 	if d.Manifest != "" && (d.Format == "" || d.Format == "auto") {
 		d.Format = all[slices.IndexFunc(all, func(f Format) bool { return slices.Contains(f.Keys, "manifest") })].Name
 	}
-	paths, err := source.ExpandFrom(f.ctx, f.src, d.Paths(), d.Elsewhere)
+	paths, err := pattern.ExpandFrom(f.ctx, f.src, d.Paths(), d.Elsewhere)
 	if err != nil {
 		return nil, nil, err
 	}

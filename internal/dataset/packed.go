@@ -16,6 +16,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/packing"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // packed is the part of a packing's manifest that a loader needs.
@@ -97,7 +98,7 @@ func (f finder) globsInto(dir string, patterns []string) (bases []string) {
 			if !strings.ContainsAny(name, "*?[") || f.exists(name) {
 				continue
 			}
-			found, err := source.Expand(f.ctx, f.src, []string{name})
+			found, err := pattern.Expand(f.ctx, f.src, []string{name})
 			if err == nil && slices.ContainsFunc(found, func(p string) bool { return source.Dir(p) == dir }) {
 				bases = append(bases, path.Base(name))
 			}

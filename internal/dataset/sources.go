@@ -6,6 +6,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/azure"
 	"github.com/stoker-data/stoker/internal/stage/source/gcs"
 	"github.com/stoker-data/stoker/internal/stage/source/hub"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stage/source/s3"
 	"github.com/stoker-data/stoker/internal/stage/source/web"
@@ -31,10 +32,10 @@ func Sources(net *remote.Net) []source.Scheme {
 
 // SourceOf returns the source of the names of a Spec: each dataset is reached as its
 // storage says. nil: Sources of a Net of its own.
-func SourceOf(schemes []source.Scheme, s spec.Spec) (*source.Mux, error) {
+func SourceOf(schemes []source.Scheme, s spec.Spec) (*mux.Mux, error) {
 	if schemes == nil {
 		schemes = Sources(remote.NewNet(remote.Options{}))
 	}
 	s.Dataset = s.Dataset.Hidden()
-	return source.NewMuxOf(schemes, s.Places())
+	return mux.Of(schemes, s.Places())
 }

@@ -15,16 +15,16 @@ import (
 //
 // Not planned, and read batch by batch, are
 //
-//   - files that do not wait: the page cache gives nothing for being asked early;
+//   - files in the page cache, which gain nothing from early reads;
 //   - what Python workers are fed with (feed): the crew says what it needs next, and that is
 //     a few samples of several batches;
 //   - samples that are made anew for a place, for a bad one: nobody knows them before;
 //   - small samples of local files, which readers fill in themselves (direct.go).
 //
-// Samples that the cache has need nothing. If it takes one after it was planned, the bytes are
+// Samples in the cache need no reads. If one is cached after it was planned, the bytes are
 // dropped with its step.
 
-// newPlan returns the plan of a pass; nil: it has none.
+// newPlan returns the plan of a pass; nil: there is none.
 func (l *Loader) newPlan(p *Pass) *fetch.Plan {
 	if l.fetch == nil || l.readers == 0 || l.ownCrew || l.near || p.turns != nil {
 		return nil

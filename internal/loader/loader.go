@@ -100,7 +100,7 @@ type Loader struct {
 	closed   bool
 }
 
-// Network is what all loaders of a process do over the network; remote.Net is one.
+// Network is what all loaders of a process share for the network; remote.Net is one.
 type Network interface {
 	// Waits reports whether a server is being tried again, which ends by itself: a sample
 	// that is being read meanwhile does not stall.

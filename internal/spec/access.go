@@ -14,14 +14,14 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// Fetch says how much is asked of a store at once, and for how long. It changes when
-// bytes come, never which.
+// Fetch says how much is requested from a store at once, and for how long. It changes when
+// bytes arrive, never which.
 type Fetch struct {
-	Ahead       Bytes       `json:"ahead,omitempty"`       // bytes that are requested beyond the batches that have slots; 0: as many as pay
-	Connections Connections `json:"connections,omitempty"` // requests at once, at most; 0: as many as pay
+	Ahead       Bytes       `json:"ahead,omitempty"`       // most bytes requested for batches without slots; 0: as many as pay off
+	Connections Connections `json:"connections,omitempty"` // most concurrent requests to a host; 0: as many as pay off
 	Bandwidth   Rate        `json:"bandwidth,omitempty"`   // bytes per second, at most; 0: no limit
 	Hedge       *bool       `json:"hedge,omitempty"`       // slow requests are sent a second time; nil: yes
-	Deadline    Duration    `json:"deadline,omitempty"`    // how long one read is tried; 0: ten minutes
+	Deadline    Duration    `json:"deadline,omitempty"`    // how long one read is retried; 0: ten minutes
 }
 
 // Access is what the sources of a dataset are made with.
@@ -113,7 +113,7 @@ func (d *Duration) UnmarshalJSON(raw []byte) (err error) {
 // MarshalJSON writes text that UnmarshalJSON reads.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
-// textOf is a text of a document, or anything else as it is written.
+// textOf is a JSON string's text, or any other value as written.
 func textOf(raw []byte) string {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
@@ -179,7 +179,7 @@ func checkOrigins(p *Problems, origins []string) {
 // SecretKey is the problem of a key of dataset.storage that holds a secret, without its
 // value; "": another key.
 func SecretKey(at, key string) (problem, hint string) {
-	set, is := source.Secret(key)
+	set, is := Secret(key)
 	if !is {
 		return "", ""
 	}

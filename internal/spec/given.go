@@ -61,7 +61,7 @@ func (d Dataset) Hidden() Dataset {
 	return d
 }
 
-// apart is the dataset with names of its own.
+// apart is the dataset with its own copy of the names.
 func (d Dataset) apart() Dataset {
 	d.Path, d.Origins, d.Given = slices.Clone(d.Path), slices.Clone(d.Origins), Given{slices.Clone(d.Given.names)}
 	d.Columns = slices.Clone(d.Columns)

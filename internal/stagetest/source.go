@@ -157,6 +157,39 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 		}
 	})
 
+	t.Run("a part of a folder", func(t *testing.T) {
+		if !source.Can(src, prefix+"a/o").Begin {
+			return // whole folders are listed
+		}
+		for begin, want := range map[string]string{"a/o": "a/one", "a/": "a/b a/empty a/one", "b": "big", "a/b": "a/b", "a": "a", "a/x": "", "nothing/x": ""} {
+			var got []string
+			for st, err := range source.Begin(ctx, src, prefix+begin) {
+				if err != nil {
+					t.Fatalf("%q: %v", begin, err)
+				}
+				name := strings.TrimPrefix(st.Name, prefix)
+				if one := stat(t, name); !st.Dir && one != st {
+					t.Errorf("%s is listed as %+v, and Stat says %+v", name, st, one)
+				}
+				got = append(got, name)
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("what begins with %q: %q, want %q", begin, got, want)
+			}
+		}
+	})
+
+	t.Run("the beginning of an object", func(t *testing.T) {
+		for name, want := range map[string]string{"a/b/deep": "deep", "a/empty": "", "big": string(objects["big"][:10])} {
+			p := make([]byte, 10)
+			if n, err := source.Head(ctx, src, prefix+name, p); err != nil || string(p[:n]) != want {
+				t.Errorf("%s begins with %q, %v; want %q", name, p[:n], err, want)
+			}
+		}
+		_, err := source.Head(ctx, src, prefix+"nothing", make([]byte, 10))
+		wantCode(t, err, errs.NotFound, prefix+"nothing")
+	})
+
 	t.Run("side by side", func(t *testing.T) {
 		obj := stat(t, "big")
 		small := stat(t, "a/one")

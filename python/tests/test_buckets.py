@@ -367,8 +367,16 @@ def test_names_of_a_store_that_say_nothing_of_what_they_are(local: Path, remote:
         assert one.fields == stoker.NpyDataset(local / "npz").fields
     pair = stoker.NpyDataset(remote + "npy/images.npy")
     assert pair[0].shape == stoker.NpyDataset(local / "npy" / "images.npy")[0].shape
-    with pytest.raises(stoker.ConfigError, match=r"stoker\.TFRecordDataset\(pattern\)"):
-        stoker.list_files(remote + "tfrecord/*")
+
+
+def test_files_of_a_store_are_listed(local: Path, remote: str) -> None:
+    """As those of a folder: sorted, and one dataset of them all; a name that is not there is refused."""
+    here = stoker.list_files(f"{local}/tfrecord/*")
+    there = stoker.list_files([remote + "tfrecord/*"], storage_options={"fresh": "always"})
+    assert list(there) == [remote + path.removeprefix(f"{local}/") for path in here]
+    assert batches(there.interleave(stoker.TFRecordDataset)) == batches(here.interleave(stoker.TFRecordDataset))
+    with pytest.raises(stoker.ConfigError, match="tfrecord"):
+        stoker.list_files(remote + "tfrecrd/*")
 
 
 def test_the_nearest_name(remote: str) -> None:

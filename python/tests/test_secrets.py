@@ -308,5 +308,6 @@ def test_one_host_has_one_storage(store: Store) -> None:
         .to_tuple("cls")
         for i in range(2)
     ]
-    with pytest.raises(stoker.ConfigError, match=rf'"http://{store.address}" has two different storage_options'):
+    says = rf'"http://{store.address}" has two different settings of storage_options'
+    with pytest.raises(stoker.ConfigError, match=says):
         stoker.DataLoader(stoker.Mixture(both), 4)

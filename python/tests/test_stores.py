@@ -66,7 +66,7 @@ def test_storage_in_the_words_of_fsspec() -> None:
 def test_what_is_ignored_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     assert read({"project": "x", "account_name": "a", "token": "cloud"}) is None
     said = capfd.readouterr().err
-    assert "storage_options['project'] is ignored: the bucket says which project it is in" in said
+    assert "storage_options['project'] is ignored: the bucket determines the project" in said
     assert "AZURE_STORAGE_ACCOUNT_NAME" in said
     assert "'cloud' is found as Google's own tools find it" in said
 

@@ -350,7 +350,7 @@ def test_a_command_is_not_a_missing_path() -> None:
     for command, want in {
         "pipe:aws s3 cp --profile me s3://bucket/a.tar -": 'give the URL: "s3://bucket/a.tar", with',
         "pipe:curl -s -L https://host/{0..9}.tar": 'give the URL: "https://host/{0..9}.tar"',
-        "simplecache::s3://bucket/a.tar": 'give the URL alone, which is read in place: "s3://bucket/a.tar"',
+        "simplecache::s3://bucket/a.tar": 'give only the URL, which is read in place: "s3://bucket/a.tar"',
         "pipe:make-shards": "copy or mount",
     }.items():
         for urls in (command, [command]):

@@ -1,10 +1,10 @@
 // Command slownet runs the proxy of package slownet for tests that are not written in Go,
-// and for shells. It prints one line of JSON when it serves:
+// and for shells. Once it serves, it prints one line of JSON:
 //
 //	{"address": "127.0.0.1:40001", "url": "http://127.0.0.1:40001", "control": "http://127.0.0.1:40002", "pid": 123}
 //
-// and ends when it is told to, when its parent ends, or when its standard input does, if
-// that is a pipe. The control address takes what Proxy.Control says.
+// It ends when it gets a signal, when its parent ends, or when its standard input ends, if
+// that is a pipe. Proxy.Control documents the control address.
 package main
 
 import (
@@ -103,8 +103,8 @@ func (c command) run(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// whileWanted cancels when the parent process ends, and when standard input does if that is
-// a pipe or a socket: of a command in the background of a shell it is /dev/null.
+// whileWanted cancels when the parent process ends, or when standard input ends if that is a
+// pipe or a socket. A background command of a shell has /dev/null instead.
 func whileWanted(cancel context.CancelFunc) error {
 	if parent := os.Getppid(); parent > 0 { // 0: outside the container
 		fd, err := unix.PidfdOpen(parent, 0)

@@ -34,7 +34,7 @@ const (
 	Unreadable   Code = "unreadable"    // the source refused or failed
 	Unreachable  Code = "unreachable"   // a server could not be reached, or broke off, until the deadline
 	Denied       Code = "denied"        // a store refused the credentials, or there are none
-	Throttled    Code = "throttled"     // a store refused more requests until the deadline
+	Throttled    Code = "throttled"     // a store refused requests as too many until the deadline
 	Memory       Code = "memory"        // a limit on memory
 	Held         Code = "held"          // the user holds every slot that memory allows
 	Space        Code = "space"         // a disk is full

@@ -21,6 +21,29 @@ func Shown(text string) string {
 	return withoutQueries(withoutUsers(text))
 }
 
+// ShownWords is a command line that may be shown and stored: names as Shown, and without
+// the values of flags that are called key, token, password or secret.
+func ShownWords(words []string) []string {
+	out := make([]string, len(words))
+	hidden := false
+	for i, w := range words {
+		name, _, given := strings.Cut(w, "=")
+		flag := strings.HasPrefix(w, "-") && slices.ContainsFunc([]string{"key", "token", "password", "secret"}, func(end string) bool {
+			return strings.HasSuffix(strings.ToLower(name), end)
+		})
+		switch {
+		case hidden && !strings.HasPrefix(w, "-"):
+			out[i] = "..."
+		case flag && given:
+			out[i] = name + "=..."
+		default:
+			out[i] = Shown(w)
+		}
+		hidden = flag && !given
+	}
+	return out
+}
+
 // withoutUsers removes "user:password@" after every "://". A user without a password
 // stays, because abfs://container@account is one, but for HTTP, where it is a token.
 func withoutUsers(text string) string {
@@ -84,7 +107,11 @@ func withoutQueries(text string) string {
 		all = all[n:]
 		names := make([]string, n)
 		for i, m := range query {
-			names[i] = plain(text[m[4]:m[5]])
+			names[i] = text[m[4]:m[5]]
+			if n, err := url.QueryUnescape(names[i]); err == nil {
+				names[i] = n
+			}
+			names[i] = Fold(names[i])
 		}
 		out.WriteString(text[from:query[0][0]])
 		first := text[query[0][2]:query[0][3]]
@@ -106,11 +133,9 @@ func withoutQueries(text string) string {
 	return out.String()
 }
 
-// plain is the name of a parameter in small letters and digits.
-func plain(name string) string {
-	if n, err := url.QueryUnescape(name); err == nil {
-		name = n
-	}
+// Fold is the name of a parameter or a setting in small letters and digits alone, in which
+// its spellings are the same: access-key and AccessKey.
+func Fold(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case 'A' <= r && r <= 'Z':

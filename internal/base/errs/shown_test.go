@@ -53,3 +53,12 @@ func FuzzShown(f *testing.F) {
 		}
 	})
 }
+
+// A command line that is kept has no secrets of its flags and URLs.
+func TestShownWords(t *testing.T) {
+	given := strings.Fields("python train.py --hf-token HUSH --api_key=HUSH -v --secret --tokenizer gpt2 --data https://u:HUSH@h/x?sig=HUSH --data=s3://b/x --token")
+	want := "python train.py --hf-token ... --api_key=... -v --secret --tokenizer gpt2 --data https://h/x --data=s3://b/x --token"
+	if got := strings.Join(ShownWords(given), " "); got != want {
+		t.Error(got)
+	}
+}

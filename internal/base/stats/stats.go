@@ -67,26 +67,26 @@ type Snapshot struct {
 	Sources map[string]Source `json:"sources,omitempty"`
 }
 
-// Ahead is what was read for later batches, from storage that waits. It is not on the page.
+// Ahead is what was read for later batches, from slow storage. It is not on the page.
 type Ahead struct {
 	Planned int64 `json:"planned"` // extents
-	Reads   int64 `json:"reads"`   // these were joined to so many
+	Reads   int64 `json:"reads"`   // reads after joining the extents
 	Claimed int64 `json:"claimed"` // extents that batches needed later
-	Dropped int64 `json:"dropped"` // extents that none did
+	Dropped int64 `json:"dropped"` // extents that no batch needed
 	Bytes   int64 `json:"bytes"`   // held now
 	Limit   int64 `json:"limit"`   // of these
 }
 
-// Source is what was asked of one server.
+// Source counts the requests to one server.
 type Source struct {
-	Requests  int64 `json:"requests"`    // that were sent, retries and hedges among them
-	Bytes     int64 `json:"bytes"`       // that arrived and were wanted
-	Retries   int64 `json:"retries"`     // requests made after a fault
-	Hedges    int64 `json:"hedges"`      // requests made because the first was late
-	Twice     int64 `json:"bytes_twice"` // that arrived a second time
+	Requests  int64 `json:"requests"`    // sent, including retries and hedges
+	Bytes     int64 `json:"bytes"`       // received and used
+	Retries   int64 `json:"retries"`     // requests repeated after a fault
+	Hedges    int64 `json:"hedges"`      // requests sent because the first was slow
+	Twice     int64 `json:"bytes_twice"` // received a second time
 	Throttled int64 `json:"throttled"`   // requests refused for being too many
-	Faults    int64 `json:"faults"`      // answers that another attempt followed, with those
-	Limit     int   `json:"limit"`       // requests at once that it is asked for now
+	Faults    int64 `json:"faults"`      // failed attempts that were followed by another, including Throttled
+	Limit     int   `json:"limit"`       // current limit of concurrent requests
 }
 
 func (s Source) less(b Source) Source {

@@ -2,13 +2,13 @@ package fetch
 
 import "time"
 
-// crowd decides how many readers local storage gets: a disk, or a file system that a network
-// leads to and the kernel hides. While chunks wait in the queue and reads wait for the
-// device, it tries more readers, and keeps them if throughput follows; now and then it tries
-// fewer, and keeps those if throughput stays. Reads of the page cache are not counted, so
-// they never change anything. Fetcher.mu guards it.
+// crowd decides how many readers local storage gets: a disk, or a network file system that
+// the kernel mounts. While chunks wait in the queue and reads wait for the device, it tries
+// more readers, and keeps them if throughput rises; now and then it tries fewer, and keeps
+// the smaller number if throughput does not fall. Reads from the page cache are not counted,
+// so they never change the number. Fetcher.mu guards it.
 //
-// A model of the device (its queue depth, its seek time) would not need to try, but no model
+// A model of the device (its queue depth, its seek time) would need no trials, but no model
 // fits disks, flash, RAID, NFS and FUSE alike.
 type crowd struct {
 	size int // readers allowed now

@@ -7,12 +7,12 @@
 // pass calls Submit and waits there while the budget is used up; readers take
 // chunks in that order and call back when a request's last chunk is there.
 // Readers belong to the fetcher, not to lanes: one that hangs delays only its own
-// samples. Each store has its own queue and readers (store.go), as many as its link is worth
-// (source.Linked) or as its device rewards (crowd.go).
+// samples. Each store has its own queue and readers (store.go): as many as its link can use
+// (source.Linked), or as many as pay off on its device (crowd.go).
 //
 // The order is known far beyond the batches that have memory. A Plan (plan.go) says what
-// later batches of a pass need; that is joined across batches, and read when no batch
-// waits for anything.
+// later batches of a pass need; these reads are joined across batches, and done when no
+// batch waits for anything.
 //
 // # The budget
 //
@@ -37,21 +37,21 @@
 //
 // # The budget of plans
 //
-// Chunks of plans have a limit of their own (Options.Ahead), which all plans of a fetcher
-// share. Nothing waits for it but planners, and nothing waits for planners:
+// Chunks of plans have a separate limit (Options.Ahead), which all plans of a fetcher
+// share. Only planners wait for it, and nothing waits for planners:
 //
 //   - a request takes what is planned for it without waiting. The chunk moves to the queue
 //     of requests if it has not been read, so a chunk that a request waits for is never
 //     preceded by one that only a plan wants;
-//   - what is not planned, because a planner was late or its budget used up, takes the
-//     way above, under the budget above;
+//   - what is not planned, because a planner was late or its budget was used up, is read
+//     as described above, under the budget above;
 //   - a planned chunk counts in the budget of plans until the last sample that it was
 //     planned for has been released, or its plan dropped. It never counts in the other one,
 //     so a request that has planned chunks and lacks others holds nothing that a prefetcher
 //     waits for.
 //
-// A planned read that fails fails no request by itself: each that wanted a part of it reads
-// that part alone. So errors do not depend on what was read together.
+// A planned read that fails does not by itself fail any request: each request that needs a
+// part of it reads that part alone. So errors do not depend on what was read together.
 package fetch
 
 import (
@@ -377,7 +377,7 @@ func (f *Fetcher) Submit(ctx context.Context, reqs []*Request, force bool, stop 
 	return f.submit(ctx, reqs, force, stop, nil)
 }
 
-// submit is Submit; what is planned for the requests needs not be read again.
+// submit is Submit; what is planned for the requests need not be read again.
 func (f *Fetcher) submit(ctx context.Context, reqs []*Request, force bool, stop func() bool, planned []entry) (waited time.Duration) {
 	whole := true
 	for _, r := range reqs {
@@ -460,7 +460,7 @@ func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool,
 	return waited
 }
 
-// join sorts pieces by where they are and joins what is better read together: made makes a
+// join sorts pieces by position and joins those that are better read together: made makes a
 // chunk that begins with an extent, and add adds a piece to it.
 func (f *Fetcher) join(pieces []piece, made func(format.Extent) *chunk, add func(*chunk, piece)) (chunks []*chunk) {
 	slices.SortFunc(pieces, func(a, b piece) int {

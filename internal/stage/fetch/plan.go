@@ -22,8 +22,8 @@ type Need struct {
 	Extents []format.Extent // not changed after Add
 }
 
-// NeedBytes is the memory that a Need takes while it is planned, about, besides what is
-// read.
+// NeedBytes is roughly the memory that a Need takes while it is planned, without the bytes
+// that are read.
 const NeedBytes = 192
 
 // Plan is what one pass will need, beyond the batches that have been submitted. One goroutine,
@@ -43,7 +43,7 @@ type Plan struct {
 	group    int64   // bytes of the next group, at most
 	small    bool    // local files are read by others
 	unasked  bool    // its pass was begun before it was asked for
-	lead     int64   // steps of other passes that come before its first
+	lead     int64   // steps of other passes that precede its first
 	finished bool    // it will not get more
 	dropped  bool
 
@@ -56,7 +56,7 @@ type entry struct {
 	chunks []*chunk // one per extent, each with a reference
 }
 
-// planned is what a chunk of a plan has besides. Fetcher.mu guards what changes.
+// planned is what only chunks of plans have. Fetcher.mu guards what changes.
 type planned struct {
 	of      *Plan
 	store   *store
@@ -81,10 +81,9 @@ const (
 	// to half of the limit. So the first samples do not wait for long reads.
 	firstGroup = 8 << 20
 
-	// The limit of plans, unless Options say: what the last reads brought in aheadTime,
-	// within bounds. Four seconds bridge a request that is tried again, and are many times
-	// what is on its way (bandwidth x latency). A device of this machine does not pause
-	// like that, so it gets less.
+	// The limit of plans, unless Options set it: what the last reads brought in aheadTime,
+	// within bounds. Four seconds bridge a request that is retried, and are many times the
+	// bandwidth-delay product. A local device does not pause like that, so it gets less.
 	aheadTime   = 4
 	leastLinked = 64 << 20
 	mostAhead   = 1 << 30
@@ -186,8 +185,8 @@ func (f *Fetcher) NewPlan(ctx context.Context, small bool) *Plan {
 	return p
 }
 
-// Unasked says that the pass was begun before it was asked for, with so many steps of
-// another pass before it: its plan gets a smaller share, until it is Asked.
+// Unasked says that the pass was begun before it was asked for, with this many steps of
+// another pass before it: its plan gets a smaller share until Asked is called.
 func (p *Plan) Unasked(lead int64) {
 	if p != nil {
 		p.f.mu.Lock()
@@ -312,8 +311,8 @@ func (p *Plan) Add(needs []Need, last bool) {
 	f.forget(late)
 }
 
-// has returns a chunk of an earlier group that has an extent, with one more reference; nil:
-// none has it.
+// has returns a chunk of an earlier group that contains an extent, with one more reference;
+// nil: there is none.
 func (p *Plan) has(e format.Extent) *chunk {
 	i := sort.Search(len(p.live), func(i int) bool {
 		c := p.live[i]
@@ -403,8 +402,8 @@ func (p *Plan) Covers(step int64) bool {
 	return n > 0 && p.entries[n-1].Step >= step
 }
 
-// Submit is Fetcher.Submit of the requests of some steps. What is planned of these, and of
-// earlier steps, and not among the requests, is dropped.
+// Submit is Fetcher.Submit for the requests of some steps. What is planned for these steps or
+// earlier ones, and is not among the requests, is dropped.
 func (p *Plan) Submit(ctx context.Context, reqs []*Request, stop func() bool, step, steps int64) (waited time.Duration) {
 	f := p.f
 	f.mu.Lock()
@@ -518,8 +517,8 @@ func (f *Fetcher) deliver(u use, c *chunk) {
 	}
 }
 
-// alone reads a part of a chunk whose read has failed, by itself. What the link to a store has
-// failed at, it has tried for as long as it should.
+// alone reads one part of a chunk whose read has failed. If a link to a store failed, the
+// source has already retried until the deadline.
 func (f *Fetcher) alone(u use, c *chunk) {
 	c2 := f.newChunk(c.ctx, u.req.Extents[u.i])
 	err := c.plan.err

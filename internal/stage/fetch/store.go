@@ -13,9 +13,9 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// store is where some of the files are: on the local machine and what is mounted there, or at
-// one address. It has a queue and readers of its own, so that a store that hangs
-// takes no readers of another. Fetcher.mu guards what is not atomic.
+// store is where some of the files are: on the local machine, with what is mounted there, or
+// at one address. It has its own queue and readers, so that a store that hangs takes no
+// readers from another. Fetcher.mu guards what is not atomic.
 type store struct {
 	f    *Fetcher
 	name string // what the names of its files begin with ("s3://bucket"); "": local files
@@ -36,8 +36,8 @@ type store struct {
 }
 
 const (
-	// slowRead is how long a read takes at least that counts as one that waits: longer than
-	// copying a chunk from the page cache.
+	// slowRead is the shortest read that counts as waiting: longer than copying a chunk from
+	// the page cache.
 	slowRead = int64(500 * time.Microsecond)
 	// slowReads is how many of them show that local storage is worth reading far ahead.
 	slowReads = 32
@@ -172,8 +172,8 @@ func (st *store) reach() reach {
 	return reach{linked: true, gap: l.Gap, length: min(max(l.Part, gapBytes), 4*chunkBytes)}
 }
 
-// most is how many readers the store may have now. Over a link it is somewhat more than that is
-// worth: the source lets the others wait, and so sees that more requests could be had.
+// most is how many readers the store may have now. Over a link it is somewhat more than the
+// link can use: the source makes the others wait, and so sees that there is more demand.
 func (st *store) most() int {
 	l := st.link.Load()
 	if l == nil {
@@ -198,8 +198,7 @@ func (st *store) staff(n int) {
 	st.hire(n)
 }
 
-// hire starts readers for n more chunks, as far as those that are idle do not suffice.
-// Fetcher.mu is held.
+// hire starts readers for n more chunks, unless the idle ones suffice. Fetcher.mu is held.
 func (st *store) hire(n int) {
 	for waiting := len(st.queue) - st.head + len(st.planned); st.readers < st.most() && waiting > st.idle && n > 0; n-- {
 		st.readers++
@@ -229,8 +228,8 @@ func (st *store) close() (left []*chunk) {
 	return left
 }
 
-// take is the chunk that is needed first: of requests, in their order, and of plans if no
-// request lacks any. nil: there is none. Fetcher.mu is held.
+// take is the chunk that is needed first: requests come in their order, and plans if no
+// request lacks a chunk. nil: there is none. Fetcher.mu is held.
 func (st *store) take() *chunk {
 	for st.head < len(st.queue) {
 		c := st.queue[st.head]
@@ -270,6 +269,7 @@ func (st *store) next(book *stats.Worker, last outcome) *chunk {
 	for rested := false; ; rested = true {
 		if st.readers > st.most() {
 			st.readers--
+			st.wake.Signal() // who woke this reader for a chunk meant any of them
 			return nil
 		}
 		if c := st.take(); c != nil {
@@ -341,7 +341,7 @@ func (st *store) read() {
 	}
 }
 
-// slower records how long a read of the store took, and reports whether that was long.
+// slower records how long a read from the store took, and reports whether that was long.
 func (st *store) slower(took int64) bool {
 	if took < slowRead && st.link.Load() == nil {
 		if st.slow.Load() > 0 && st.row.Load() >= hotRow {

@@ -10,6 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
 )
 
 // printBytes is what a fingerprint reads at the beginning, in the middle and at
@@ -124,7 +125,7 @@ func Fingerprints(ctx context.Context, src source.Source, paths []string) ([]sou
 		_, _ = h.Write(size[:])
 		n := min(obj.Size, printBytes)
 		for _, off := range []int64{0, (obj.Size - n) / 2, obj.Size - n} {
-			p, err := Read(ctx, source.Direct(src), obj, off, n)
+			p, err := Read(ctx, browse.Direct(src), obj, off, n)
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // The life of a list of stored files that hold samples: Absolute, Stat, Settled
@@ -67,7 +68,7 @@ func Stat(ctx context.Context, src source.Source, paths []string, kind string) (
 		return nil
 	})
 	if e := (*errs.Error)(nil); errors.As(first, &e) && e.Code == errs.NotFound {
-		first = e.Try("%s", source.Suggest(ctx, src, paths[lowest]))
+		first = e.Try("%s", pattern.Suggest(ctx, src, paths[lowest]))
 	}
 	return objs, cmp.Or(first, err)
 }

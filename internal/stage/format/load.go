@@ -5,6 +5,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
 )
 
 // Plan says how the index of a dataset is opened, or built if there is no current one.
@@ -23,7 +24,7 @@ type Plan struct {
 	Valid func(x *index.Index) bool
 	// Fresh says whether what was indexed is still there. nil: every file of Paths is one
 	// file of the index, in order, with the size and version that it had. It is not asked
-	// where the user believes indexes (source.Believed).
+	// where the user believes indexes (browse.Believed).
 	Fresh func(x *index.Index) bool
 	// Build fills b; old is a sound index that is not fresh, or nil.
 	Build func(ctx context.Context, old *index.Index, b *index.Builder) error
@@ -47,7 +48,7 @@ func Load(ctx context.Context, src source.Source, p Plan) (*index.Index, error) 
 	}
 	plan := index.Plan{
 		Key:      index.Key{Format: p.Format, Options: p.Options, Paths: p.Paths},
-		Fresh:    func(x *index.Index) bool { return p.Valid(x) && (source.Believed(src) || fresh(x)) },
+		Fresh:    func(x *index.Index) bool { return p.Valid(x) && (browse.Believed(src) || fresh(x)) },
 		Build:    p.Build,
 		Progress: p.Progress,
 	}

@@ -24,15 +24,21 @@ type Storage struct {
 // asked of it. The zero value is every default.
 type Access struct {
 	Storage     Storage
-	Connections int           // requests at once, at most; 0: as many as pay
+	Connections int           // most concurrent requests to a host; 0: as many as pay off
 	Bandwidth   int64         // bytes per second, at most; 0: no limit
 	NoHedge     bool          // no request is sent a second time because the first is slow
-	Deadline    time.Duration // how long one read is tried; 0: ten minutes
+	Deadline    time.Duration // how long one read is retried; 0: ten minutes
 	Written     *Written      // what the user named himself; nil: nothing
 }
 
+// Place is the names that a user gave, as they were given, and how their store is reached.
+type Place struct {
+	Names  []string // may have braces, patterns, signed queries, and users with passwords
+	Access Access
+}
+
 // Written are names that a user wrote himself: the paths and the origins of a Spec, and not
-// what a table, a list or a redirect names. Credentials that are not for one host alone
+// what a table, a list or a redirect names. Credentials that are not for one host only
 // (Storage.TokenEnv) are sent to the hosts of these.
 type Written struct{ Names []string }
 
@@ -41,19 +47,19 @@ type Written struct{ Names []string }
 func (w *Written) Host(origin string) bool {
 	return w != nil && slices.ContainsFunc(w.Names, func(name string) bool {
 		hosts, err := Braces(HostOf(OfList(name)))
-		return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return sameHost(h, origin) })
+		return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return SameHost(h, origin) })
 	})
 }
 
-// sameHost says whether two results of HostOf are the same: hosts of HTTP have no case.
-func sameHost(a, b string) bool {
+// SameHost says whether two results of HostOf are the same: hosts of HTTP have no case.
+func SameHost(a, b string) bool {
 	return a == b || strings.EqualFold(a, b) && (SchemeOf(a) == "http" || SchemeOf(a) == "https")
 }
 
 // HostOf is the scheme and the host, bucket or container of a name, without a user:
 // "https://host:port"; "" for a local path.
 func HostOf(name string) string {
-	prefix, rest := split(name)
+	prefix, rest := CutScheme(name)
 	if prefix == "" || strings.EqualFold(prefix, "file://") {
 		return ""
 	}

@@ -65,7 +65,7 @@ func Head(ctx context.Context, src Source, name string, p []byte) (int, error) {
 		return 0, err
 	}
 	if st.Dir {
-		return 0, isFolder(name)
+		return 0, NoFile(name)
 	}
 	n := min(int64(len(p)), st.Size)
 	return int(n), src.ReadAt(ctx, st, p[:n], 0)
@@ -94,15 +94,15 @@ func Stats(ctx context.Context, src Source, names []string, got func(i int, st I
 	for i := range all {
 		all[i] = i
 	}
-	return statEach(ctx, src, names, all, got)
+	return StatEach(ctx, src, names, all, got)
 }
 
 // statRun is how many local files one goroutine looks at in one go: a look takes about as
 // long as taking turns does.
 const statRun = 64
 
-// statEach looks at some of names, which are their numbers, one by one.
-func statEach(ctx context.Context, src Source, names []string, which []int, got func(i int, st Info, err error) error) error {
+// StatEach looks at some of names, which are their numbers, one by one.
+func StatEach(ctx context.Context, src Source, names []string, which []int, got func(i int, st Info, err error) error) error {
 	if len(which) == 0 {
 		return ctx.Err()
 	}
@@ -135,46 +135,55 @@ func statEach(ctx context.Context, src Source, names []string, which []int, got 
 	})
 }
 
-// asker is a source of several others, which can do what they can.
-type asker interface {
-	begin(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool)
-	flat(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool)
-	namesOnly(prefix string) bool
+// Abilities are which listings a source makes for less than those that stand in for them.
+type Abilities struct {
+	Begin bool // Prefixer: a part of a folder
+	Walk  bool // Walker: all depths at once
+	Names bool // Namer: names alone
 }
 
-// namesOnly says whether a source of that name lists names for less than all that List says.
-func namesOnly(src Source, prefix string) bool {
-	if a, ok := src.(asker); ok {
-		return a.namesOnly(prefix)
-	}
-	_, ok := src.(Namer)
-	return ok
+// Able is a source that has methods of Prefixer, Walker or Namer and not always what they
+// promise: one of several others can do what the source of a name can.
+type Able interface {
+	Can(prefix string) Abilities
 }
 
-// Begin is Prefixer's; false: the source of that name is none.
-func Begin(ctx context.Context, src Source, prefix string) (iter.Seq2[Info, error], bool) {
-	switch src := src.(type) {
-	case asker:
-		return src.begin(ctx, prefix)
-	case Prefixer:
-		return src.Begin(ctx, prefix), true
+// Can is what a source can do with a name.
+func Can(src Source, prefix string) (can Abilities) {
+	if a, ok := src.(Able); ok {
+		return a.Can(prefix)
 	}
-	return nil, false
+	_, can.Begin = src.(Prefixer)
+	_, can.Walk = src.(Walker)
+	_, can.Names = src.(Namer)
+	return can
+}
+
+// Begin yields what begins with prefix in a folder, as Prefixer says.
+func Begin(ctx context.Context, src Source, prefix string) iter.Seq2[Info, error] {
+	if p, ok := src.(Prefixer); ok {
+		return p.Begin(ctx, prefix)
+	}
+	return func(yield func(Info, error) bool) {
+		for it, err := range src.List(ctx, prefix[:strings.LastIndexByte(prefix, '/')+1]) {
+			switch {
+			case errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore):
+				return
+			case err == nil && !strings.HasPrefix(it.Name, prefix):
+			case !yield(it, err):
+				return
+			}
+		}
+	}
 }
 
 // Flat is Walk; false: it would cost a listing for each folder.
 func Flat(ctx context.Context, src Source, prefix string) (iter.Seq2[Info, error], bool) {
-	switch src := src.(type) {
-	case asker:
-		return src.flat(ctx, prefix)
-	case Walker:
-		return src.Walk(ctx, prefix), true
+	if !Can(src, prefix).Walk {
+		return nil, false
 	}
-	return nil, false
+	return Walk(ctx, src, prefix), true
 }
-
-// folderOf is the folder of a prefix that ends within a name.
-func folderOf(prefix string) string { return prefix[:strings.LastIndexByte(prefix, '/')+1] }
 
 // Walk yields all objects below prefix at any depth, as Walker says. Links to folders are
 // not followed, so that it ends.
@@ -255,7 +264,7 @@ func ReadAll(ctx context.Context, src Source, name string, most int64) ([]byte, 
 	case err != nil:
 		return nil, err
 	case st.Dir:
-		return nil, isFolder(name)
+		return nil, NoFile(name)
 	case st.Size > most:
 		return nil, errs.New(errs.Unreadable, "the file has %d bytes, more than the %d that such a file may have", st.Size, most).At(where(name, -1)).
 			Try("check that this is the file that was meant")
@@ -287,7 +296,8 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func isFolder(name string) error {
-	return errs.New(errs.Unreadable, "this is a folder, and not a file that can be read").At(where(name, -1)).
+// NoFile is the error of reading a folder.
+func NoFile(name string) error {
+	return errs.New(errs.Unreadable, "this is a folder, not a file").At(where(name, -1)).
 		Try("give the name of a file in %s", strings.Clone(name))
 }

@@ -8,13 +8,17 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
+// MaxNames bounds what braces may become: {0..999999999} is a slip of the hand,
+// and must not eat the memory.
+const MaxNames = 10_000_000
+
 // Braces expands the braces of one pattern as bash does, in order: {a,b}, {1..9},
 // {001..100} with its zeros, {a..e}, {0..10..5}, nested and side by side. Braces
 // around one thing ({x}, {}) stay, and a backslash takes the meaning from what
 // follows it. Unlike bash, braces that do not pair are an error, as they are for
 // WebDataset: they are a slip in every dataset seen.
 func Braces(pattern string) ([]string, error) {
-	out, err := expandBraces(pattern, maxNames)
+	out, err := expandBraces(pattern, MaxNames)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +70,7 @@ func expandBraces(s string, limit int) ([]string, error) {
 		return nil, err
 	}
 	if len(items) > limit/len(tails) {
-		return nil, tooMany(s)
+		return nil, TooMany(s)
 	}
 	out := make([]string, 0, len(items)*len(tails))
 	for _, item := range items {
@@ -110,7 +114,7 @@ func firstBraces(s string) (open, shut int, commas []int, err error) {
 }
 
 func unpaired(s string, at int, has, wants string) error {
-	return errs.New(errs.Config, "the %s at character %d of %s has no %s", has, at+1, quote(s), wants).
+	return errs.New(errs.Config, "the %s at character %d of %s has no %s", has, at+1, strconv.Quote(s), wants).
 		Try("write train-{000..099}.tar for a hundred shards, or \\%s for the character itself", has)
 }
 
@@ -148,7 +152,7 @@ func span(s string, limit int) (items []string, ok bool, err error) {
 	}
 	count := span / uint64(max(step, -step))
 	if count >= uint64(limit) {
-		return nil, false, tooMany("{" + s + "}")
+		return nil, false, TooMany("{" + s + "}")
 	}
 	count++
 	items = make([]string, 0, count)
@@ -183,4 +187,10 @@ func unescape(s string) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
+}
+
+// TooMany is the error of a pattern that stands for more than MaxNames.
+func TooMany(pattern string) error {
+	return errs.New(errs.Config, "the braces of %s stand for more than %d names", strconv.Quote(pattern), MaxNames).
+		Try("check the numbers in the braces")
 }

@@ -45,7 +45,7 @@ func Each(ctx context.Context, width, n int, f func(i int) error) error {
 	return ctx.Err()
 }
 
-// What is taken for the link to a store that does not say what its link is.
+// Assumptions about the link to a store that does not describe its link.
 const (
 	usualGap   = 1 << 20
 	usualPart  = 4 << 20

@@ -74,5 +74,5 @@ func failed(name string, off int64, err error) error {
 
 func changed(name, format string, a ...any) error {
 	return errs.New(errs.Changed, "the file is not the one that was indexed: "+format, a...).At(where(name, -1)).
-		Try("do not write to a dataset that is being read; open it again to index it anew")
+		Try("do not write to a dataset that is being read; open it again to index what changed")
 }

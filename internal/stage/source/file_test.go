@@ -23,17 +23,6 @@ import (
 
 var ctx = context.Background()
 
-func put(t *testing.T, path string, data []byte) string {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func openFile(t *testing.T) *source.File {
 	f := source.NewFile()
 	t.Cleanup(func() {
@@ -48,9 +37,9 @@ func TestFile(t *testing.T) {
 	stagetest.Source(t, func(t *testing.T, objects map[string][]byte) (source.Source, string, func(string, []byte)) {
 		dir := t.TempDir() + "/"
 		for name, data := range objects {
-			put(t, dir+name, data)
+			stagetest.Put(t, dir+name, data)
 		}
-		return openFile(t), dir, func(name string, data []byte) { put(t, dir+name, data) }
+		return openFile(t), dir, func(name string, data []byte) { stagetest.Put(t, dir+name, data) }
 	})
 }
 
@@ -87,7 +76,7 @@ func TestWhatIsNoFile(t *testing.T) {
 	if err := os.Symlink(loop, loop); err != nil {
 		t.Fatal(err)
 	}
-	file := put(t, filepath.Join(dir, "file"), []byte("x"))
+	file := stagetest.Put(t, filepath.Join(dir, "file"), []byte("x"))
 	for _, version := range []string{"", "\x01\x00\x00\x00\x00\x00\x00\x00"} {
 		for name, want := range map[string]errs.Code{
 			fifo: errs.Unreadable, dir: errs.Unreadable, loop: errs.Unreadable, "/dev/null": errs.Unreadable,
@@ -135,7 +124,7 @@ func TestPipesSocketsAndDevices(t *testing.T) {
 		}
 	}
 	p := make([]byte, 8)
-	if n, err := source.Head(ctx, f, put(t, filepath.Join(dir, "short"), []byte("abc")), p); err != nil || string(p[:n]) != "abc" {
+	if n, err := source.Head(ctx, f, stagetest.Put(t, filepath.Join(dir, "short"), []byte("abc")), p); err != nil || string(p[:n]) != "abc" {
 		t.Errorf("%q %v", p[:n], err)
 	}
 	_, err = source.Head(ctx, f, filepath.Join(dir, "none"), p)
@@ -144,7 +133,7 @@ func TestPipesSocketsAndDevices(t *testing.T) {
 
 func TestUnreadable(t *testing.T) {
 	f := openFile(t)
-	path := put(t, filepath.Join(t.TempDir(), "x"), []byte("x"))
+	path := stagetest.Put(t, filepath.Join(t.TempDir(), "x"), []byte("x"))
 	st := info(t, f, path, false)
 	if err := os.Chmod(path, 0); err != nil {
 		t.Fatal(err)
@@ -169,7 +158,7 @@ func TestKeptOpen(t *testing.T) {
 	read := func(f *source.File, st source.Info) error { return f.ReadAt(ctx, st, make([]byte, 2), 0) }
 	setup := func(t *testing.T) (*source.File, string, source.Info) {
 		f := openFile(t)
-		path := put(t, filepath.Join(t.TempDir(), "s.tar"), []byte("old!"))
+		path := stagetest.Put(t, filepath.Join(t.TempDir(), "s.tar"), []byte("old!"))
 		if err := os.Chtimes(path, past, past); err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +170,7 @@ func TestKeptOpen(t *testing.T) {
 	}
 	t.Run("written to", func(t *testing.T) {
 		f, path, st := setup(t)
-		put(t, path, []byte("new!"))
+		stagetest.Put(t, path, []byte("new!"))
 		code(t, read(f, st), errs.Changed)
 		if err := read(f, info(t, f, path, true)); err != nil {
 			t.Error(err)
@@ -196,14 +185,14 @@ func TestKeptOpen(t *testing.T) {
 	})
 	t.Run("replaced", func(t *testing.T) {
 		f, path, st := setup(t)
-		if err := os.Rename(put(t, path+".new", []byte("new!")), path); err != nil {
+		if err := os.Rename(stagetest.Put(t, path+".new", []byte("new!")), path); err != nil {
 			t.Fatal(err)
 		}
 		code(t, read(f, st), errs.Changed)
 	})
 	t.Run("replaced by the same", func(t *testing.T) {
 		f, path, st := setup(t)
-		put(t, path+".new", []byte("new!"))
+		stagetest.Put(t, path+".new", []byte("new!"))
 		if err := os.Chtimes(path+".new", past, time.Unix(0, st.Time)); err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +248,7 @@ func TestDescriptors(t *testing.T) {
 	const shards = 200
 	sts := make([]source.Info, shards)
 	for i := range sts {
-		name := put(t, fmt.Sprintf("%s/%03d", dir, i), []byte(fmt.Sprintf("%03d", i)))
+		name := stagetest.Put(t, fmt.Sprintf("%s/%03d", dir, i), []byte(fmt.Sprintf("%03d", i)))
 		sts[i] = info(t, f, name, true)
 		if i%10 == 0 {
 			sts[i].Size++
@@ -336,7 +325,7 @@ func findsCold(t *testing.T, fd int, off int64, hot func() bool) {
 // What was dropped from the page cache is not in memory, and is once it was read.
 func TestWhatIsHot(t *testing.T) {
 	f := openFile(t)
-	name := put(t, filepath.Join(t.TempDir(), "x"), bytes.Repeat([]byte("stoker"), 100_000))
+	name := stagetest.Put(t, filepath.Join(t.TempDir(), "x"), bytes.Repeat([]byte("stoker"), 100_000))
 	obj := info(t, f, name, true)
 	p := make([]byte, 6)
 	fd, err := unix.Open(name, unix.O_RDWR, 0)
@@ -369,7 +358,7 @@ func TestWhatIsHot(t *testing.T) {
 
 func TestReadCostsNoHeap(t *testing.T) {
 	f := openFile(t)
-	name := put(t, filepath.Join(t.TempDir(), "x"), make([]byte, 5000))
+	name := stagetest.Put(t, filepath.Join(t.TempDir(), "x"), make([]byte, 5000))
 	p := make([]byte, 5000)
 	for _, watched := range []bool{true, false} {
 		st := info(t, f, name, watched)
@@ -388,7 +377,7 @@ func TestReadCostsNoHeap(t *testing.T) {
 
 func TestTimeZeroIsWatched(t *testing.T) {
 	f := openFile(t)
-	name := put(t, filepath.Join(t.TempDir(), "x"), nil)
+	name := stagetest.Put(t, filepath.Join(t.TempDir(), "x"), nil)
 	if err := os.Chtimes(name, time.Unix(0, 0), time.Unix(0, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +388,7 @@ func TestTimeZeroIsWatched(t *testing.T) {
 
 func TestListBrokenLinkAndFolderIDs(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir+"/real/x", []byte("x"))
+	stagetest.Put(t, dir+"/real/x", []byte("x"))
 	for name, target := range map[string]string{"again": "real", "broken": "nowhere"} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)

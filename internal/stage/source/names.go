@@ -29,8 +29,8 @@ func SchemeOf(name string) string {
 	return ""
 }
 
-// split cuts a name after the "://" of its scheme; prefix is "" for a local path.
-func split(name string) (prefix, rest string) {
+// CutScheme cuts a name after the "://" of its scheme; prefix is "" for a local path.
+func CutScheme(name string) (prefix, rest string) {
 	if scheme := SchemeOf(name); scheme != "" {
 		n := len(scheme) + len("://")
 		return name[:n], name[n:]
@@ -40,7 +40,7 @@ func split(name string) (prefix, rest string) {
 
 // Bare is the local path of a file:// name, and any other name as it is.
 func Bare(name string) string {
-	if prefix, rest := split(name); strings.EqualFold(prefix, "file://") {
+	if prefix, rest := CutScheme(name); strings.EqualFold(prefix, "file://") {
 		return rest
 	}
 	return name
@@ -58,14 +58,14 @@ func query(prefix, rest string) (before, query string) {
 // Unquery is the name of a file without the query that a URL may end in: what says of what
 // kind the file is.
 func Unquery(name string) string {
-	prefix, rest := split(name)
+	prefix, rest := CutScheme(name)
 	rest, _ = query(prefix, rest)
 	return prefix + rest
 }
 
 // Clean is path.Clean for names of any scheme.
 func Clean(name string) string {
-	prefix, rest := split(name)
+	prefix, rest := CutScheme(name)
 	rest, more := query(prefix, rest)
 	switch {
 	case prefix == "":
@@ -82,7 +82,7 @@ func Clean(name string) string {
 
 // Dir is path.Dir for names of any scheme.
 func Dir(name string) string {
-	prefix, rest := split(name)
+	prefix, rest := CutScheme(name)
 	rest, _ = query(prefix, rest)
 	switch {
 	case prefix == "":
@@ -95,7 +95,7 @@ func Dir(name string) string {
 
 // Join is path.Join for names of any scheme; the first one may have one.
 func Join(first string, more ...string) string {
-	prefix, rest := split(first)
+	prefix, rest := CutScheme(first)
 	return prefix + path.Join(append([]string{rest}, more...)...)
 }
 
@@ -123,6 +123,26 @@ func ToWrite(name, what string) (string, error) {
 	if scheme == "" {
 		return name, nil
 	}
-	return "", errs.New(errs.Config, "%s cannot be written to %s://: stoker reads stores, and does not write to them yet", what, scheme).At(where(Shown(name), -1)).
-		Try("write to a folder of this machine, and upload it, for example with rclone copy")
+	return "", errs.New(errs.Config, "%s cannot be written to %s://: stoker reads stores, but does not write to them yet", what, scheme).At(where(Shown(name), -1)).
+		Try("write to a folder on this machine, and upload it, for example with rclone copy")
+}
+
+// OfList is the name of the list that a path stands for, or the path itself.
+func OfList(path string) string {
+	if list, is := strings.CutPrefix(path, "@"); is && SchemeOf(list) != "" {
+		return list
+	}
+	return path
+}
+
+// Shown is a name that may be shown and stored, without signatures, tokens and
+// passwords. The names of local files have none, whatever they look like.
+func Shown(name string) string {
+	if list, is := strings.CutPrefix(name, "@"); is && list != "" && list[0] != '@' { // of names
+		return "@" + Shown(list)
+	}
+	if SchemeOf(name) == "" {
+		return name
+	}
+	return errs.Shown(name)
 }

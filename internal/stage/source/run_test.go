@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
 // many is more reads than it takes until a file is mapped.
@@ -27,7 +28,7 @@ func running(t *testing.T) (f *source.File, path string, obj source.Info, want [
 		want[i] = byte(i * i >> 3)
 	}
 	f = openFile(t)
-	path = put(t, filepath.Join(t.TempDir(), "train.bin"), want)
+	path = stagetest.Put(t, filepath.Join(t.TempDir(), "train.bin"), want)
 	past := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(path, past, past); err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func TestRunOverChanges(t *testing.T) {
 		if !reads(&r, make([]byte, 10), 100) {
 			t.Fatal("nothing is in memory")
 		}
-		put(t, path, want)
+		stagetest.Put(t, path, want)
 		if r.End() {
 			t.Error("it counts as the same")
 		}

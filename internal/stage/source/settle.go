@@ -20,7 +20,15 @@ func Settle(ctx context.Context, obj Info) error {
 	if age < 0 || age >= tick {
 		return ctx.Err()
 	}
-	t := time.NewTimer(tick - age)
+	return Sleep(ctx, tick-age)
+}
+
+// Sleep returns after that long, or when ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():

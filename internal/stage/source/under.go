@@ -13,7 +13,7 @@ func Under(prefixes []string, name string) bool {
 	host, below := placeOf(name)
 	for _, p := range prefixes {
 		of, dir := placeOf(p)
-		if !sameHost(host, of) || of == "" && (SchemeOf(Bare(p)) != "" || p == "") {
+		if !SameHost(host, of) || of == "" && (SchemeOf(Bare(p)) != "" || p == "") {
 			continue
 		}
 		// Some servers decode a path before they follow its "..", some do not.
@@ -37,7 +37,7 @@ func placeOf(name string) (host, below string) {
 	if host == "" {
 		return "", path.Clean(name)
 	}
-	prefix, rest := split(name)
+	prefix, rest := CutScheme(name)
 	if rest, _ = query(prefix, rest); strings.IndexByte(rest, '/') < 0 {
 		return host, "/"
 	}

@@ -68,7 +68,7 @@ var (
 // New makes an empty store.
 func New() *Store { return &Store{objects: map[string]object{}} }
 
-// Scheme is what a list of sources has of it.
+// Scheme is its entry in a list of sources.
 func (s *Store) Scheme() source.Scheme {
 	return source.Scheme{Name: "mem", Open: func(source.Access) (source.Source, error) { return s, nil }}
 }
@@ -105,17 +105,7 @@ func (s *Store) request(ctx context.Context, bytes int) error {
 	if s.Rate > 0 {
 		d += time.Duration(int64(bytes) * int64(time.Second) / s.Rate)
 	}
-	if d == 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return source.Sleep(ctx, d)
 }
 
 // Stat is source.Source's.

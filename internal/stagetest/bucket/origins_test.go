@@ -34,7 +34,7 @@ func TestManifestsNameWhatIsAllowed(t *testing.T) {
 	}{
 		{name: "beside it", entry: "class0/x.ppm", away: true},
 		{name: "by its whole name", entry: "mem://b/own/class0/x.ppm", away: true},
-		{name: "another folder", entry: "mem://b/more/x.ppm", away: true, says: "list the place in origins, such as \"mem://b/more/\""},
+		{name: "another folder", entry: "mem://b/more/x.ppm", away: true, says: "add the place to origins, such as \"mem://b/more/\""},
 		{name: "up", entry: "../more/x.ppm", away: true, says: "dataset.origins"},
 		{name: "up, out of the bucket", entry: "../../c/x.ppm", away: true, says: "dataset.origins"},
 		{name: "up and around", entry: "class0/../../more/x.ppm", away: true, says: "dataset.origins"},

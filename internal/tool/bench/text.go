@@ -47,7 +47,7 @@ func asked(s stats.Source, took float64) string {
 	for _, more := range [...]struct {
 		n    int64
 		what string
-	}{{s.Retries, "made again after a fault"}, {s.Throttled, "refused as too many"}, {s.Hedges, "sent twice because they were late"}} {
+	}{{s.Retries, "repeated after a fault"}, {s.Throttled, "refused as too many"}, {s.Hedges, "sent twice because they were slow"}} {
 		if more.n > 0 {
 			out += fmt.Sprintf("; %s %s", show.Number(float64(more.n)), more.what)
 		}

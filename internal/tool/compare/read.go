@@ -17,6 +17,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stream"
 	"github.com/stoker-data/stoker/internal/tool/orders"
 )
@@ -47,7 +48,7 @@ func Read(path string) (*Thing, error) {
 	if err != nil {
 		e := errs.New(errs.Unreadable, "cannot read %q", path).Because(err)
 		if errors.Is(err, fs.ErrNotExist) {
-			e = errs.New(errs.NotFound, "there is no %q", path).Try("%s", source.Suggest(context.Background(), source.NewFile(), path))
+			e = errs.New(errs.NotFound, "there is no %q", path).Try("%s", pattern.Suggest(context.Background(), source.NewFile(), path))
 		}
 		return nil, e
 	}

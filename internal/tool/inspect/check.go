@@ -18,14 +18,14 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/suffix"
-	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 // checker reads samples; what it found is guarded by mu.
 type checker struct {
 	ds       format.Stored
-	src      *source.Mux
+	src      *mux.Mux
 	all      bool // decode
 	also     func(id int64, s *format.Sample) error
 	each     func(Seen) error

@@ -11,6 +11,8 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // openSource opens the dataset: text as its lines and files if it is to become
@@ -49,7 +51,7 @@ func (p *packer) texts(ctx context.Context, src source.Source) (kind string, all
 		return "", nil, nil
 	}
 	text := formats[at]
-	paths, err := source.ExpandFrom(ctx, src, p.Dataset.Path, p.Dataset.Elsewhere)
+	paths, err := pattern.ExpandFrom(ctx, src, p.Dataset.Path, p.Dataset.Elsewhere)
 	if err != nil {
 		return "", nil, err
 	}
@@ -163,7 +165,7 @@ func fresh(ctx context.Context, src source.Source, l *dataset.Collection) (bool,
 		for f := range paths {
 			paths[f] = string(x.AppendPath(f, nil))
 		}
-		look := source.NewBrowser(ctx, src, nil)
+		look := browse.New(ctx, src, nil)
 		defer look.End()
 		return source.Stats(ctx, look, paths, same) == nil, ctx.Err()
 	}
@@ -191,7 +193,7 @@ func (c Config) apart(ctx context.Context) error {
 		return err
 	}
 	defer src.Close()
-	paths, err := source.ExpandFrom(ctx, src, c.Dataset.Path, c.Dataset.Elsewhere)
+	paths, err := pattern.ExpandFrom(ctx, src, c.Dataset.Path, c.Dataset.Elsewhere)
 	if err != nil {
 		return nil //nolint:nilerr // opening it says so
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 )
 
@@ -151,7 +152,7 @@ func (c Config) files(ctx context.Context, damage *errs.Error) []string {
 		return nil
 	}
 	defer src.Close()
-	paths, err := source.ExpandFrom(ctx, src, d.Path, d.Elsewhere)
+	paths, err := pattern.ExpandFrom(ctx, src, d.Path, d.Elsewhere)
 	if err != nil {
 		return nil
 	}

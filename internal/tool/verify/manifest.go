@@ -64,7 +64,7 @@ func openPacked(ctx context.Context, src source.Source, d spec.Dataset) (*packed
 	}
 	sum := sha256.Sum256(p.sums)
 	if int64(len(p.sums)) != digestBytes*m.Samples || hex.EncodeToString(sum[:]) != m.Digests.SHA256 {
-		return nil, damagedFile(at, "the digests of the samples are not those that were written", nil)
+		return nil, damagedFile(at, "the file of digests is damaged", nil)
 	}
 	return p, nil
 }
@@ -160,7 +160,7 @@ func (p *packed) sample(ctx context.Context, id int64) error {
 		return err
 	}
 	if got, want := xxhash.Sum64(b), binary.LittleEndian.Uint64(p.sums[digestBytes*id:]); got != want {
-		e := errs.New(errs.Damaged, "its bytes are not those that were packed: XXH64 %016x, not %016x", got, want)
+		e := errs.New(errs.Damaged, "its bytes differ from those that were packed: XXH64 %016x, not %016x", got, want)
 		e.Where.Offset = errs.Known(begin)
 		return e
 	}

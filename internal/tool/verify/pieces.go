@@ -52,7 +52,7 @@ func (p *packed) damaged(ctx context.Context, s *pack.Shard, at string) (broken 
 		return nil, false, err
 	}
 	for i, off := range unmatched(found, want) {
-		e := errs.New(errs.Damaged, "its bytes are not those that were packed")
+		e := errs.New(errs.Damaged, "its bytes differ from those that were packed")
 		e.Where = errs.Where{Shard: at, Offset: errs.Known(off), Sample: errs.Known(s.First + i)}
 		if path.Base(at) != path.Base(s.Files[0].Name) {
 			e.Where.Offset = errs.Number{} // it is an offset in the first file

@@ -27,6 +27,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
@@ -113,7 +114,7 @@ func (r *Report) hashes(ctx context.Context, src source.Source, ds hashed, x for
 }
 
 // source is where the dataset is stored.
-func (c Config) source() (*source.Mux, error) {
+func (c Config) source() (*mux.Mux, error) {
 	return dataset.SourceOf(c.Sources, spec.Spec{Dataset: c.Dataset})
 }
 

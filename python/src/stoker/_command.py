@@ -35,8 +35,8 @@ def run(
     command: list[str], verb: Verb, progress: Told | None = None, dataset: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Runs a command that was given --json and --progress, and returns its result; raises its errors. The command ends
-    with this call, whatever happens. ``dataset`` goes to its standard input: everybody sees command lines, and names
-    may have signatures."""
+    with this call, whatever happens. ``dataset`` goes to its standard input, because everybody can see command lines,
+    and names may have signatures."""
     bar = _notice.Progress()
     error: Mapping[str, Any] | None = None
     words: list[str] = []

@@ -388,8 +388,8 @@ def _path(path: Any, name: str, problems: Problems) -> str:
 
 
 def absolute(path: str) -> str:
-    """A path with the same meaning in the engine, in another process, and after ``os.chdir``. Names of stores, commands
-    of WebDataset's and chains of fsspec's are as they are: the engine says what to write instead of those."""
+    """A path with the same meaning in the engine, in another process, and after ``os.chdir``. Names in stores are not
+    changed, nor are WebDataset's commands and fsspec's chains, for which the engine says what to write instead."""
     if not path or "://" in path or foreign(path):
         return path
     if path.startswith("@") and not os.path.exists(path):  # a list of names

@@ -111,8 +111,8 @@ class SourceError(StokerError, OSError):
     """The storage refused or failed.
 
     ``code`` says how: ``unreadable``, a disk or a mount failed; ``unreachable``, a server could not be reached until
-    the deadline; ``denied``, a store refused the credentials, or there are none; ``throttled``, a store refused more
-    requests until the deadline. It never counts as a bad sample, whatever ``on_bad`` says.
+    the deadline; ``denied``, a store refused the credentials, or there are none; ``throttled``, a store refused
+    requests as too many until the deadline. It never counts as a bad sample, whatever ``on_bad`` says.
     """
 
     default_code = "unreadable"

@@ -31,7 +31,7 @@ class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
               Other numbers are delivered as int64, or as float64 if one has a decimal point, and a notice says so.
               "none": there are no labels. Without ``path``, the default is a column called label or class
     root      the folder that paths are relative to and must not leave; None: that of the table
-    origins   prefixes of names that the table may name elsewhere, such as "s3://bucket/pictures/"; None: nowhere
+    origins   prefixes of what the table may name outside its folder, such as "s3://bucket/pictures/"; None: nowhere
     transform transforms of the images; with ``fields``, of those without their own
 
     With ``path``, samples are ``(image, label)``, or ``(image,)`` without labels; otherwise tuples of the columns.

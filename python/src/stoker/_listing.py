@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _notice
 from ._datasets import Dataset
 from ._errors import ConfigError
-from ._shown import shown
+from ._files import files
 from ._steps import Stepped
 
 
-def list_files(file_pattern: Any, shuffle: bool | None = None, seed: int | None = None, name: Any = None) -> Stepped:
+def list_files(
+    file_pattern: Any,
+    shuffle: bool | None = None,
+    seed: int | None = None,
+    name: Any = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Stepped:
     """The paths of the files that match a pattern, or one of several, sorted: a dataset of ``str``.
 
     ``interleave(stoker.TFRecordDataset)`` gives one dataset of all of them, read in parallel; ``map(function)`` calls a
-    function of each path. ``shuffle`` shuffles the files in every epoch, unlike tf.data not by default.
+    function of each path. ``shuffle`` shuffles the files in every epoch, unlike tf.data not by default. Patterns may
+    name stores, such as ``"s3://bucket/train-*.tfrecord"``; ``storage_options`` says how they are reached.
     """
-    patterns = [file_pattern] if isinstance(file_pattern, (str, os.PathLike)) else list(file_pattern)
-    found = sorted({path for pattern in patterns for path in glob.glob(os.fspath(pattern))})
-    if remote := [one for one in patterns if "://" in str(one)]:
-        raise ConfigError(
-            f"list_files: {shown(str(remote[0]))!r} is in a store, and only local folders are listed here",
-            hint="give the pattern to the dataset, which lists it: stoker.TFRecordDataset(pattern)",
-        )
+    given = [file_pattern] if isinstance(file_pattern, (str, os.PathLike)) else list(file_pattern)
+    patterns = [os.fspath(pattern) for pattern in given]
+    remote = [pattern for pattern in patterns if "://" in pattern]
+    paths = {path for pattern in patterns if pattern not in remote for path in glob.glob(pattern)}
+    if remote:  # the engine lists stores
+        paths.update(files(remote, storage_options=storage_options)._look().table(["path"])["path"])
+    found = sorted(paths)
     if not found:
         raise ConfigError(
-            f"list_files: no file matches {', '.join(map(repr, map(str, patterns)))}",
+            f"list_files: no file matches {', '.join(map(repr, patterns))}",
             hint=f"the current folder is {os.getcwd()}",
         )
     if shuffle is None:

@@ -1,5 +1,5 @@
 """Names as they may be shown and stored: without the signatures and tokens in the queries of URLs, and without users
-and passwords before hosts. ``internal/base/errs/shown.go`` says why and how; ``testdata/shown.json`` holds both to it.
+and passwords before hosts. ``internal/base/errs/shown.go`` says why and how; ``testdata/shown.json`` tests both.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     fields     what is delivered, in order: names, or ``Field``; None: all that the format has
     chosen_by  the keyword by which the user chose them
     storage_options   how the store of the path is reached: endpoint_url, region, profile, anonymous, requester_pays,
-               token_env (the name of a variable), fresh ("always", "never"); fsspec's words for them are taken too.
-               Keys and tokens are refused: they come from the environment, as the store's own tools take them
-    origins    prefixes of names that a table or a manifest may name elsewhere ("s3://bucket/folder/")
+               token_env (the name of a variable), fresh ("always", "never"); fsspec's names for them work too.
+               Keys and tokens are refused: they come from the environment, as for the store's own tools
+    origins    prefixes of what a manifest or a list may name elsewhere ("s3://bucket/folder/")
 
     A name that was declared before, by ``fields`` or an earlier call, keeps its declaration: ``select("image")`` of a
     dataset with a transform has that transform.

@@ -1,7 +1,7 @@
 """How stores are reached: storage_options=, origins= and fetch=, in the form of the Spec.
 
-No keyword takes a key, a token or a password: Specs, states and pickles are saved and shown. The environment has them,
-as for the store's own tools.
+No keyword takes a key, a token or a password, because Specs, states and pickles are saved and shown. Credentials come
+from the environment, as for the store's own tools.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _TEXTS = ("endpoint_url", "region", "profile", "token_env", "fresh")
 _FLAGS = ("anonymous", "requester_pays")
 KEYS = ("endpoint_url", "region", "profile", "anonymous", "requester_pays", "token_env", "fresh")
 
-# fsspec's words for the same.
+# fsspec's names for the same keys.
 _FSSPEC = {"anon": "anonymous", "endpoint": "endpoint_url", "region_name": "region"}
-# What fsspec's file systems take and stoker decides itself, each with the reason.
+# Keys of fsspec's file systems that stoker ignores, each with the reason.
 _MOOT = {
-    "project": "the bucket says which project it is in",
-    "account_name": "the name of the data says it, az://container/path with AZURE_STORAGE_ACCOUNT_NAME set, or "
+    "project": "the bucket determines the project",
+    "account_name": "it is part of the name: az://container/path with AZURE_STORAGE_ACCOUNT_NAME set, or "
     "abfss://container@account.dfs.core.windows.net/path",
     **dict.fromkeys(
         (
@@ -50,11 +50,11 @@ _MOOT = {
             "use_ssl",
             "version_aware",
         ),
-        "the engine reads in its own way; DataLoader(fetch=...) sets how much is asked for at once",
+        "the engine has its own way of reading; DataLoader(fetch=...) sets how much is requested at once",
     ),
 }
 
-# The variables that hold what must not be here, by what a key contains: as in the engine.
+# The variables to set instead of a secret key, by a part of the key's name: as in the engine.
 _TOKENS = (
     "HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own whose "
     "name is token_env"
@@ -83,7 +83,7 @@ _WHOLE = {
 
 
 def secret(key: str) -> str | None:
-    """What to set in place of a key that holds a secret; None: it does not."""
+    """The variable to set instead of a key that holds a secret; None: the key holds none."""
     word = plain(key)
     if word in _WHOLE:
         return _WHOLE[word]
@@ -91,7 +91,7 @@ def secret(key: str) -> str | None:
 
 
 def read_storage(given: Any, problems: Problems) -> dict[str, Any] | None:
-    """``storage_options`` as ``dataset.storage`` of a Spec. It may be in the words of s3fs, gcsfs and adlfs."""
+    """``storage_options`` as ``dataset.storage`` of a Spec. It may use the names of s3fs, gcsfs and adlfs."""
     if given is None:
         return None
     if not isinstance(given, Mapping):
@@ -141,7 +141,7 @@ def _take(given: Mapping[Any, Any], found: dict[str, Any], problems: Problems) -
 
 
 def _wrong(found: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What is wrong with the values; those that may be a secret are not repeated."""
+    """What is wrong with the values. Those that may be secret are not repeated."""
     if (variable := found.get("token_env")) and (
         not re.fullmatch(r"[A-Z_][A-Z0-9_]*", variable) or re.match(r"(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}$", variable)
     ):
@@ -160,7 +160,7 @@ def _wrong(found: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def read_origins(given: Any, problems: Problems) -> list[str] | None:
-    """Prefixes of the names that a table or a manifest may name elsewhere."""
+    """Prefixes of what a manifest or a list may name elsewhere."""
     if given is None:
         return None
     listed = [given] if isinstance(given, (str, os.PathLike)) else given
@@ -208,13 +208,13 @@ def read_fetch(given: Any, problems: Problems) -> dict[str, Any] | None:
     return found or None
 
 
-# The fetch= of the loader that is being made: what it opens to learn its fields is reached in the same way.
+# The fetch= of the loader that is being made, for what it opens to learn its fields.
 _fetching: ContextVar[dict[str, Any] | None] = ContextVar("fetching", default=None)
 
 
 @contextmanager
 def fetching(fetch: dict[str, Any] | None) -> Iterator[None]:
-    """Within it, Specs without fetch= have this one."""
+    """Specs without fetch= use this one while the context lasts."""
     token = _fetching.set(fetch)
     try:
         yield

@@ -60,9 +60,9 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     ``seed``. The others are ignored with a notice if they have no effect in stoker, and are a ConfigError otherwise.
 
     ``storage_options`` says how the store of the shards is reached, as a dict of endpoint_url, region, profile,
-    anonymous, requester_pays, token_env (the name of an environment variable) and fresh ("always", "never"), or in the
-    words of s3fs, gcsfs and adlfs. Keys and tokens are refused: they come from the environment, as the store's own
-    tools take them.
+    anonymous, requester_pays, token_env (the name of an environment variable) and fresh ("always", "never"). The names
+    that s3fs, gcsfs and adlfs use work too. Keys and tokens are refused: they come from the environment, as for the
+    store's own tools.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {

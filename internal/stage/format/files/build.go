@@ -12,6 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // PathColumns and LabelColumns are the names that are used if no column is given.
@@ -30,7 +31,7 @@ func buildList(ctx context.Context, src source.Source, paths []string, opt Optio
 	sizes, versions, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
 		if errs.CodeOf(err) == errs.NotFound {
 			return errs.New(errs.NotFound, "there is no file %q", l.paths[i]).At(errs.Where{File: l.paths[i]}).
-				Because(errs.From(err).Cause).Try("%s", source.Suggest(ctx, src, l.paths[i]))
+				Because(errs.From(err).Cause).Try("%s", pattern.Suggest(ctx, src, l.paths[i]))
 		}
 		return err
 	})
@@ -188,7 +189,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 		e := *errs.From(err)
 		if e.Code == errs.NotFound {
 			e.What = "there is no such file"
-			e.Hint = "the paths of a manifest are relative to its folder, or to root; " + source.Suggest(ctx, src, l.paths[i])
+			e.Hint = "the paths of a manifest are relative to its folder, or to root; " + pattern.Suggest(ctx, src, l.paths[i])
 		}
 		e.What = t.row(l.first[i]) + " of " + path.Base(manifest) + " names " + l.paths[i] + ": " + e.What
 		e.Where = errs.Where{File: manifest, Sample: errs.Known(int64(l.first[i]))}
@@ -229,21 +230,21 @@ func (t *table) resolve(c *cells, row int, root string, opt Options) (string, er
 	host := source.HostOf(full)
 	switch {
 	case shown != full:
-		return "", wrong("a URL with a signature, a token or a password, which is stored nowhere").
-			Try("write the name alone into the manifest, and give credentials by the environment")
+		return "", wrong("a URL with a signature, a token or a password, which an index may not store").
+			Try("write the name alone into the manifest, and set credentials in the environment")
 	case full != root && source.Under([]string{root}, full), source.Under(opt.Origins, full):
 		return full, nil
 	case host != "":
 		return "", wrong("which is outside of %s: a manifest may name only what is stored where it is", root).
-			Try("if you trust the manifest, list the place in origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
+			Try("if you trust the manifest, add the place to origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
 	case source.SchemeOf(root) != "":
-		return "", wrong("a file of this machine, and the manifest is stored elsewhere").
-			Try("if you trust the manifest, list the folder in origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
+		return "", wrong("a file on this machine, but the manifest is stored elsewhere").
+			Try("if you trust the manifest, add the folder to origins, such as %q (dataset.origins of a Spec)", source.Dir(full)+"/")
 	case opt.Root != "":
 		return "", wrong("which is outside of %s", root).Try("paths may not leave the root that was given")
 	}
 	return "", wrong("which is outside of %s", root).
-		Try("give root, the folder that holds all files (root \"/\" takes any path), if the manifest can be trusted")
+		Try("give root, the folder that holds all files (root \"/\" allows any path), if you trust the manifest")
 }
 
 // choose returns the number of the column called want, or, if that is empty, of the

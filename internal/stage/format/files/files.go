@@ -1,5 +1,5 @@
 // Package files reads single files as samples, from any place: a list of them (what
-// source.Expand makes of a glob), with the folder of each as its class or without
+// pattern.Expand makes of a glob), with the folder of each as its class or without
 // classes; or a manifest, a table with a path in each row, and a label and any other
 // columns beside it. A table without paths is a dataset too: its rows are the samples.
 //

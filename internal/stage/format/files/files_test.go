@@ -18,6 +18,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format/files"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -97,7 +98,7 @@ func show(t testing.TB, d format.Stored, src source.Source, id int64, fields ...
 
 func TestListOfFiles(t *testing.T) {
 	s := newShelf(t, pictures())
-	paths, err := source.Expand(t.Context(), s.src, []string{s.dir + "/**/*.jpg"})
+	paths, err := pattern.Expand(t.Context(), s.src, []string{s.dir + "/**/*.jpg"})
 	stagetest.Must(t, err)
 	paths = append(paths, paths[0]) // twice is meant
 	d, err := files.Open(ctx, s.src, paths, files.Options{Store: s.store, Label: files.Folder})

@@ -11,6 +11,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format/files"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -23,7 +24,7 @@ func TestOrigins(t *testing.T) {
 		stagetest.Put(t, filepath.Join(dir, name), []byte(name))
 	}
 	store := stagetest.Memory{"toy://b/c/d.jpg": []byte("d"), "toy://b-2/d.jpg": []byte("e")}
-	src := source.NewMux([]source.Scheme{source.Local(), {Name: "toy", Open: func(source.Access) (source.Source, error) { return store, nil }}}, source.Access{})
+	src := mux.New([]source.Scheme{source.Local(), {Name: "toy", Open: func(source.Access) (source.Source, error) { return store, nil }}}, source.Access{})
 	at := &index.Store{Dir: t.TempDir()}
 	manifest := filepath.Join(dir, "in", "m.csv")
 	open := func(rows string, origins ...string) error {
@@ -48,7 +49,7 @@ func TestOrigins(t *testing.T) {
 		all:                              "outside",
 		"../out/b.jpg":                   "outside",
 		dir + "/out-2/c.jpg":             "outside",
-		"toy://b-2/d.jpg":                "in origins, such as \"toy://b-2/\" (dataset.origins",
+		"toy://b-2/d.jpg":                "to origins, such as \"toy://b-2/\" (dataset.origins",
 		"toy://b/c/../../b-2/d.jpg":      "outside",
 		"toy://b/c/%2e%2e/%2E%2e/x":      "outside",
 		"toy://b/c/d.jpg?token=HUSH":     "a signature, a token or a password",

@@ -12,6 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // dir is one folder of the walk.
@@ -249,7 +250,7 @@ func (w *walker) noRoot(ctx context.Context, root string, err error) error {
 	if e.Code != errs.NotFound {
 		return err
 	}
-	return errs.New(errs.NotFound, "there is no dataset at %q", root).At(e.Where).Because(e.Cause).Try("%s", source.Suggest(ctx, w.src, root))
+	return errs.New(errs.NotFound, "there is no dataset at %q", root).At(e.Where).Because(e.Cause).Try("%s", pattern.Suggest(ctx, w.src, root))
 }
 
 func notFolder(root string) error {

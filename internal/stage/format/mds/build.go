@@ -17,6 +17,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
 )
 
 // The columns beside those that every index has. File 0 is index.json, the others
@@ -110,7 +111,7 @@ func locate(ctx context.Context, src source.Source, root string, desc *descripti
 	for i, s := range desc.shards {
 		paths[i] = root + "/" + s.Raw.Basename
 	}
-	source.Expect(ctx, src, paths)
+	browse.Expect(ctx, src, paths)
 	err = format.EachOf(ctx, src, root, len(paths), func(i int) error {
 		s := &desc.shards[i]
 		if s.Compression == "" {

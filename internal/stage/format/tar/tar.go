@@ -61,7 +61,7 @@ type Dataset struct {
 
 var _ format.Stored = (*Dataset)(nil)
 
-// Open opens shards in this order (source.Expand makes the list of what a user
+// Open opens shards in this order (pattern.Expand makes the list of what a user
 // wrote), indexing those for which no index still holds. The size and time of
 // every shard are compared at every Open and at every read. Errors: not_found,
 // config, unreadable, damaged, unsupported (xz, sparse), empty (no sample

@@ -104,7 +104,7 @@ func unpackedName(name string) string {
 	return name
 }
 
-// Open opens files in this order (source.Expand makes the list of what a user
+// Open opens files in this order (pattern.Expand makes the list of what a user
 // wrote), indexing them where no index holds. The size and time of every file are
 // compared at every Open and at every read. Errors: not_found, config,
 // unreadable, damaged (also a compressed file of 0 bytes), unsupported, empty (no sample

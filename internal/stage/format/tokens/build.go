@@ -13,6 +13,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 )
 
 // The columns beside those that every index has.
@@ -44,7 +46,7 @@ func pairs(ctx context.Context, src source.Source, paths []string, flat bool) ([
 		return parts, ctx.Err()
 	}
 	if !flat {
-		source.Expect(ctx, src, indexes(paths))
+		browse.Expect(ctx, src, indexes(paths))
 	}
 	err := format.EachOf(ctx, src, paths[0], len(paths), func(i int) error {
 		parts[i].bin = paths[i]
@@ -63,7 +65,7 @@ func pairs(ctx context.Context, src source.Source, paths []string, flat bool) ([
 			return format.InShard(err)
 		case isIdx:
 			return errs.New(errs.NotFound, "there is no index file %q", stem+".idx").At(errs.Where{Shard: stem + ".idx"}).
-				Try("%s", source.Suggest(ctx, src, stem+".idx"))
+				Try("%s", pattern.Suggest(ctx, src, stem+".idx"))
 		}
 		return nil
 	})

@@ -178,7 +178,7 @@ func (sh *shard) split(r *reader, opt Options) error {
 	if mark == nil {
 		mark, ends = opt.BOS, false
 	}
-	bits, ok := pattern(*mark, sh.dtype)
+	bits, ok := bitsOf(*mark, sh.dtype)
 	if !ok {
 		return errs.New(errs.Config, "no %s token can be %d", sh.dtype, *mark).At(r.at(-1)).Try("look up the token in its tokenizer")
 	}
@@ -215,8 +215,8 @@ func (sh *shard) split(r *reader, opt Options) error {
 	return cut(at)
 }
 
-// pattern returns how a token is stored in a file; false means that it does not fit.
-func pattern(token int64, d mem.DType) (uint64, bool) {
+// bitsOf returns how a token is stored in a file; false means that it does not fit.
+func bitsOf(token int64, d mem.DType) (uint64, bool) {
 	width := 8 * d.Size()
 	lo, hi := int64(0), int64(math.MaxInt64)
 	switch d {

@@ -23,7 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// Scheme is what a list of sources has of it, under the name az, azure, abfs or abfss.
+// Scheme is its entry in a list of sources, under the name az, azure, abfs or abfss.
 func Scheme(name string, net *remote.Net) source.Scheme {
 	return source.Scheme{Name: name, Open: func(a source.Access) (source.Source, error) {
 		return signed{remote.New(&store{scheme: name, net: net, access: a}, net, a)}, nil
@@ -31,7 +31,7 @@ func Scheme(name string, net *remote.Net) source.Scheme {
 }
 
 // signed is the source of names that may have a shared access signature as their query, as
-// source.Mux passes them on. The store gets it by the context of a request, so that no name
+// mux.Mux passes them on. The store gets it by the context of a request, so that no name
 // in an error has one; what is found has that of what was looked for.
 type signed struct{ *remote.Source }
 
@@ -82,6 +82,17 @@ func (s signed) List(ctx context.Context, prefix string) iter.Seq2[source.Info, 
 // Walk is source.Walker's.
 func (s signed) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
 	return each(ctx, prefix, s.Source.Walk)
+}
+
+// Begin is source.Prefixer's.
+func (s signed) Begin(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	return each(ctx, prefix, s.Source.Begin)
+}
+
+// Head is source.Header's.
+func (s signed) Head(ctx context.Context, name string, p []byte) (int, error) {
+	name, sas := cut(name)
+	return s.Source.Head(with(ctx, sas), name, p)
 }
 
 func each(ctx context.Context, prefix string, list func(context.Context, string) iter.Seq2[source.Info, error]) iter.Seq2[source.Info, error] {
@@ -174,7 +185,7 @@ func (s *store) Stat(ctx context.Context, name string) (source.Info, error) {
 		default:
 			size, err := strconv.ParseInt(resp.Header.Get("Content-Length"), 10, 64)
 			if err != nil || size < 0 {
-				return source.Info{}, &remote.Fault{Kind: remote.Broken, What: "the server does not say how long the blob is"}
+				return source.Info{}, &remote.Fault{Kind: remote.Broken, What: "the server does not report the size of the blob"}
 			}
 			return source.Info{Name: strings.Clone(name), Size: size, Version: version(resp.Header.Get("ETag"))}, nil
 		}
@@ -195,7 +206,7 @@ func isFolder(h http.Header) bool {
 	return strings.EqualFold(h.Get("X-Ms-Meta-Hdi_isfolder"), "true") || h.Get("X-Ms-Resource-Type") == "directory"
 }
 
-// version is an ETag without its quotes; "" for one that is weak, or is none.
+// version is an ETag without its quotes; "" for a weak one, or if there is none.
 func version(etag string) string {
 	etag = strings.Trim(etag, `"`)
 	if strings.Contains(etag, `"`) || len(etag) > 200 || strings.ContainsFunc(etag, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -224,7 +235,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		}
 		return 0, remote.Changed(obj, "its ETag is no longer %s", errs.Name(obj.Version))
 	case http.StatusRequestedRangeNotSatisfiable:
-		return 0, remote.Changed(obj, "it is shorter than the %d bytes that it had", obj.Size)
+		return 0, remote.Changed(obj, "it is now shorter than %d bytes", obj.Size)
 	case http.StatusOK, http.StatusPartialContent:
 	default:
 		return 0, s.refused(ctx, r, resp)
@@ -232,35 +243,22 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	v := version(resp.Header.Get("ETag"))
 	switch {
 	case obj.Version != "" && v == "":
-		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer does not say what its ETag is"}
+		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer has no ETag"}
 	case obj.Version != "" && v != obj.Version:
-		return 0, remote.Changed(obj, "its ETag is %s, and was %s", errs.Name(v), errs.Name(obj.Version))
+		return 0, remote.Changed(obj, "its ETag was %[2]s and is now %[1]s", errs.Name(v), errs.Name(obj.Version))
 	}
 	if v != "" && resp.Header.Get("X-Ms-Blob-Type") != "" {
 		// A blob may say that its bytes are encoded; the store sends them as they are. What
 		// encodes answers on the way has no strong ETag, or no ranges.
 		resp.Header.Del("Content-Encoding")
 	}
-	size, err := remote.Part(resp.Header, resp.StatusCode, off, int64(len(p)))
-	if err != nil {
-		return 0, err
-	}
-	if size != obj.Size {
-		return 0, remote.Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
-	}
-	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)
-	if err == nil && int64(n) == obj.Size {
-		if err := checked(resp.Header, p, obj.Name); err != nil {
-			return 0, err
-		}
-	}
-	return n, err
+	return remote.Body(ctx, obj, resp, p, off, checked)
 }
 
 // checked compares a whole blob with its MD5, if it has one. Checksums of ranges are not
 // requested: they cost the store and this process as much as all else of a request, and
 // TLS has one already.
-func checked(h http.Header, p []byte, name string) error {
+func checked(name string, h http.Header, p []byte) error {
 	sum := h.Get("X-Ms-Blob-Content-Md5")
 	if sum == "" {
 		return nil
@@ -344,9 +342,6 @@ func (s *store) ask(ctx context.Context, r request, into any) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return s.refused(ctx, r, resp)
-	}
-	return remote.Document(ctx, r.name, resp, most, "the server's answer", "the XML of the API", func(b []byte) error { return xml.Unmarshal(b, into) })
+	return remote.Document{Whose: "the server's answer", Kind: "the XML of the API", Most: most, Decode: xml.Unmarshal}.
+		Read(ctx, r.name, resp, into, func() error { return s.refused(ctx, r, resp) })
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/azure"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
@@ -281,8 +282,8 @@ func TestAnswersAreChecked(t *testing.T) {
 		says   string
 	}{
 		"as it should be":    {},
-		"another ETag":       {change: func(h http.Header) { h.Set("ETag", `"0x8"`) }, code: errs.Changed, says: "its ETag is 0x8, and was 0x7"},
-		"no ETag":            {change: func(h http.Header) { h.Del("ETag") }, code: errs.Unreachable, says: "does not say"},
+		"another ETag":       {change: func(h http.Header) { h.Set("ETag", `"0x8"`) }, code: errs.Changed, says: "its ETag was 0x7 and is now 0x8"},
+		"no ETag":            {change: func(h http.Header) { h.Del("ETag") }, code: errs.Unreachable, says: "the answer has no "},
 		"another checksum":   {change: func(h http.Header) { h.Set("X-Ms-Blob-Content-Md5", "AAAAAAAAAAAAAAAAAAAAAA==") }, code: errs.Unreadable, says: "checksum"},
 		"no checksum":        {change: func(h http.Header) { h.Del("X-Ms-Blob-Content-Md5") }},
 		"stored encoded":     {change: func(h http.Header) { h.Set("Content-Encoding", "gzip") }},
@@ -293,7 +294,7 @@ func TestAnswersAreChecked(t *testing.T) {
 			w.Header().Set("ETag", `"0x7"`)
 			_, _ = w.Write(data)
 			return true
-		}, code: errs.Unreachable, says: "200 and not 206"},
+		}, code: errs.Unreachable, says: "200 instead of 206"},
 		"elsewhere": {spoil: func(w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "http://169.254.169.254/x", http.StatusFound)
 			return true
@@ -342,7 +343,7 @@ func TestErrorsTeach(t *testing.T) {
 		"az://photos/train/{000..001}.tar": `did you mean "az://photos/train/000.tar"?`,
 		"az://photos/train/*.npz":          `has 1 entries: 000.tar`,
 	} {
-		_, err := source.Expand(t.Context(), src, []string{name})
+		_, err := pattern.Expand(t.Context(), src, []string{name})
 		if e := errs.From(err); err == nil || e.Code != errs.NotFound || !strings.Contains(e.Hint, want) {
 			t.Errorf("%s: %v (%s)", name, err, e.Hint)
 		}
@@ -376,12 +377,12 @@ func TestHostileListings(t *testing.T) {
 		return "<Blob><Name>" + name + "</Name><Properties><Content-Length>1</Content-Length><Etag>1</Etag></Properties></Blob>"
 	}
 	for body, want := range map[string]string{
-		page(one("b/x"), ""):                                       "not one of this folder",
+		page(one("b/x"), ""):                                       "not of this folder",
 		page(one("a/x")+one("a/x"), ""):                            "not in order",
 		page(one("a/x"), "t"):                                      "does not end",
-		page("<BlobPrefix><Name>a/</Name></BlobPrefix>", ""):       "not one of this folder",
+		page("<BlobPrefix><Name>a/</Name></BlobPrefix>", ""):       "not of this folder",
 		page("<Blob><Name>a/x</Name></Blob>", ""):                  `a blob of "" bytes`,
-		page(`<Blob><Name Encoded="true">a/%zz</Name></Blob>`, ""): "not encoded",
+		page(`<Blob><Name Encoded="true">a/%zz</Name></Blob>`, ""): "wrongly encoded",
 		"<!DOCTYPE x [<!ENTITY a 'b'>]><EnumerationResults><Blobs><Blob><Name>&a;</Name></Blob></Blobs></EnumerationResults>": "not the XML",
 	} {
 		a, access := serve(t, nil)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -35,7 +33,7 @@ type credentials struct {
 	looked string // what each place said that gives none
 }
 
-// used is what a request carries: one of these, or nothing.
+// used is the credentials that a request carries: one of these, or none.
 type used struct {
 	token    string
 	key, sas bool
@@ -47,7 +45,7 @@ func newCredentials(s *store) *credentials {
 	return c
 }
 
-// mine says whether what the environment has is of that account.
+// mine says whether the environment's credentials belong to that account.
 func (e environment) mine(account string) bool { return e.account == "" || e.account == account }
 
 // put puts credentials on a request.
@@ -71,7 +69,7 @@ func (c *credentials) put(ctx context.Context, req *http.Request, r request) (us
 	case env.mine(r.account) && env.sas != "":
 		return withSAS(req, strings.TrimPrefix(env.sas, "?")), nil
 	}
-	if !private(r.base) {
+	if !remote.Private(&r.base) {
 		return used{}, nil
 	}
 	token, err := c.bearer.Token(ctx)
@@ -94,12 +92,6 @@ func withSAS(req *http.Request, sas string) used {
 	return used{sas: true}
 }
 
-// private says whether what is sent to a server is read by nobody else.
-func private(u url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 func (c *credentials) renewable() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +112,7 @@ func (c *credentials) get(ctx context.Context, refused string) (string, time.Tim
 		token := os.Getenv(env)
 		if token == "" {
 			return "", time.Time{}, errs.New(errs.Config, "dataset.storage.token_env names %s, which is not set", errs.Name(env)).
-				Try("set it to a token: %s=$(az account get-access-token --resource https://storage.azure.com --query accessToken -o tsv)", env)
+				Try("set it, for example %s=$(az account get-access-token --resource https://storage.azure.com --query accessToken -o tsv)", env)
 		}
 		c.found("the token of "+env+" (dataset.storage.token_env)", "", true)
 		return token, time.Time{}, nil
@@ -151,7 +143,7 @@ func (c *credentials) get(ctx context.Context, refused string) (string, time.Tim
 	case w.failed != nil:
 		return "", time.Time{}, remote.Failed(ctx, "", w.failed)
 	}
-	return "", time.Time{}, errs.New(errs.Denied, "no token was given for Azure's credentials").Because(errors.New(brief(failed.Error()))).Try("%s", help)
+	return "", time.Time{}, errs.New(errs.Denied, "Azure issued no token for the credentials").Because(errors.New(brief(failed.Error()))).Try("%s", help)
 }
 
 // way is how azidentity reaches the servers that give tokens; failed is why the last one
@@ -180,9 +172,9 @@ func brief(text string) string {
 	return remote.Shortened(strings.Join(lines, "; "), 1500)
 }
 
-const help = "run `az login`, or set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING; for public data set dataset.storage.anonymous"
+const help = "run `az login`, or set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING; for public data, set dataset.storage.anonymous"
 
-// hint says what may help if a request is denied: whose it was, and why theirs.
+// hint says what may help if a request is denied: whose credentials were used, and why.
 func (c *credentials) hint(r request, was used) string {
 	env := c.store.env
 	c.mu.Lock()
@@ -194,12 +186,12 @@ func (c *credentials) hint(r request, was used) string {
 	case was.sas:
 		return "the request had the shared access signature of the URL; make one that allows reading and listing (sp=rl) and has not expired"
 	case was.key:
-		return "the request was signed with the key of " + env.keyFrom + " for the account " + r.account + "; check that the key is of this account, and is allowed there"
+		return "the request was signed with the key of " + env.keyFrom + " for the account " + r.account + "; check that the key belongs to this account, and that the account allows keys"
 	case was.token != "":
 		return "the credentials are " + from + "; give them the role Storage Blob Data Reader on the container, or use others: " + help
 	case c.store.access.Storage.Anonymous:
-		return "the request had no credentials, because dataset.storage.anonymous is set; remove it if the data are not public"
-	case !private(r.base):
+		return "the request had no credentials, because dataset.storage.anonymous is set; remove it if the data is not public"
+	case !remote.Private(&r.base):
 		return "the request had no credentials, because tokens are not sent over plain HTTP; write https:// in endpoint_url"
 	}
 	places := "dataset.storage.token_env, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN (not set)"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -240,22 +241,31 @@ func TestSignaturesInURLs(t *testing.T) {
 		refuse(w, 403, "AuthorizationFailure", "no")
 		return true
 	}
-	mux, err := source.NewMuxOf([]source.Scheme{{Name: "az", Open: func(source.Access) (source.Source, error) { return open(t, access), nil }}},
+	all, err := mux.Of([]source.Scheme{{Name: "az", Open: func(source.Access) (source.Source, error) { return open(t, access), nil }}},
 		[]source.Place{{Names: []string{"az://photos/d?" + sig}}})
 	stagetest.Must(t, err)
-	for it, err := range mux.List(t.Context(), "az://photos/d") {
+	for it, err := range all.List(t.Context(), "az://photos/d") {
 		if err != nil || it.Name != "az://photos/d/x" {
 			t.Fatalf("%+v, %v", it, err)
 		}
 	}
-	if b, err := source.ReadAll(t.Context(), mux, "az://photos/d/x", 10); err != nil || string(b) != "data" {
+	if b, err := source.ReadAll(t.Context(), all, "az://photos/d/x", 10); err != nil || string(b) != "data" {
 		t.Errorf("%q, %v", b, err)
+	}
+	head := make([]byte, 3)
+	if n, err := all.Head(t.Context(), "az://photos/d/x", head); err != nil || string(head[:n]) != "dat" {
+		t.Errorf("it begins with %q, %v", head[:n], err)
+	}
+	for it, err := range all.Begin(t.Context(), "az://photos/d/x") {
+		if err != nil || it.Name != "az://photos/d/x" {
+			t.Errorf("%+v, %v", it, err)
+		}
 	}
 	a.spoil = func(w http.ResponseWriter, r *http.Request) bool {
 		refuse(w, 403, "AuthorizationFailure", "no")
 		return true
 	}
-	_, err = mux.Stat(t.Context(), "az://photos/d/x")
+	_, err = all.Stat(t.Context(), "az://photos/d/x")
 	if e := errs.From(err); e.Code != errs.Denied || !strings.Contains(e.Hint, "signature of the URL") || strings.Contains(err.Error()+e.Hint+e.Where.File, "HUSH") {
 		t.Errorf("%v (%s)", err, e.Hint)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // read reads the body of an error, all of it, so that the connection can be used again. An
-// answer to HEAD has none: the code is in a header, too.
+// answer to HEAD has none, but the code is in a header too.
 func read(resp *http.Response) remote.Said {
 	body := remote.Complaint(resp)
 	var x struct {
@@ -70,7 +70,7 @@ func (s *store) refused(ctx context.Context, r request, resp *http.Response) err
 	switch {
 	case why.Code == "ContainerNotFound":
 		return errs.New(errs.NotFound, "there is no container %s in the storage account %s", container, errs.Name(r.account)).At(where).Because(noContainer{why}).
-			Try("check its name; `az storage container list --account-name %s` shows those that there are", errs.Name(r.account))
+			Try("check its name; `az storage container list --account-name %s` lists those that exist", errs.Name(r.account))
 	case why.Code == "ResourceNotFound" && was == (used{}):
 		// What nobody may see without credentials is said not to exist.
 		return errs.New(errs.Denied, "there is no such container, or it is not public").At(where).Because(why).Try("%s", s.creds.hint(r, was))
@@ -85,14 +85,14 @@ func (s *store) refused(ctx context.Context, r request, resp *http.Response) err
 			tenant, _, _ = strings.Cut(tenant, " ")
 			hint += "; the account takes tokens of " + errs.Name(remote.Shortened(tenant, 100))
 		}
-		return errs.New(errs.Denied, "Azure Blob Storage does not allow this to be read").At(where).Because(why).Try("%s", hint)
+		return errs.New(errs.Denied, "Azure Blob Storage denies access").At(where).Because(why).Try("%s", hint)
 	case resp.StatusCode == http.StatusProxyAuthRequired:
-		return errs.New(errs.Denied, "the proxy wants a user").At(where).Because(why).Try("put user and password into HTTPS_PROXY: http://user:password@proxy:port")
+		return errs.New(errs.Denied, "the proxy requires a user name and a password").At(where).Because(why).Try("put user and password into HTTPS_PROXY: http://user:password@proxy:port")
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		return errs.New(errs.Unreadable, "the server sends its clients elsewhere, where no credentials are sent").At(where).Because(why).
-			Try("check endpoint_url, and the proxies in between")
+		return errs.New(errs.Unreadable, "the server redirects to another address, to which no credentials are sent").At(where).Because(why).
+			Try("check endpoint_url and any proxies")
 	}
-	return errs.New(errs.Unreadable, "the server refused the request").At(where).Because(why).Try("check the name, and endpoint_url")
+	return errs.New(errs.Unreadable, "the server refused the request").At(where).Because(why).Try("check the name and endpoint_url")
 }
 
 // usedBy is what a request carried.

@@ -51,7 +51,7 @@ type properties struct {
 	Kind string `xml:"ResourceType"` // "file", "directory"; "": the namespace is flat
 }
 
-// label is a name, which is encoded where XML has no form for a character.
+// label is a name; it is encoded if XML cannot represent a character.
 type label struct {
 	Encoded bool   `xml:"Encoded,attr"`
 	Text    string `xml:",chardata"`
@@ -63,13 +63,22 @@ func (l label) name() (string, error) {
 	}
 	name, err := url.PathUnescape(l.Text)
 	if err != nil {
-		return "", &remote.Fault{Kind: remote.Broken, What: "a name of the listing is not encoded as it should be", Cause: err}
+		return "", &remote.Fault{Kind: remote.Broken, What: "a name in the listing is wrongly encoded", Cause: err}
 	}
 	return name, nil
 }
 
 // Page is remote.Store's.
 func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (remote.Page, error) {
+	return s.page(ctx, dir, "", flat, token)
+}
+
+// Begin is remote.Prefixed's.
+func (s *store) Begin(ctx context.Context, dir, letters, token string) (remote.Page, error) {
+	return s.page(ctx, dir, letters, false, token)
+}
+
+func (s *store) page(ctx context.Context, dir, letters string, flat bool, token string) (remote.Page, error) {
 	p, err := s.locate(dir)
 	if err != nil {
 		return remote.Page{}, err
@@ -78,8 +87,8 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 		return s.containers(ctx, p, flat, token)
 	}
 	query := url.Values{"restype": {"container"}, "comp": {"list"}, "include": {"metadata"}}
-	if p.key != "" {
-		query.Set("prefix", p.key+"/")
+	if prefix := remote.Prefix(p.key, letters); prefix != "" {
+		query.Set("prefix", prefix)
 	}
 	if !flat {
 		query.Set("delimiter", "/")
@@ -98,7 +107,7 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 
 // page is the listing of a container, whose name as the user writes it is root. What makes
 // a folder is not an object; the folder is listed for what is in it. A hierarchical namespace
-// has an order of its own: "a/b" before "a-b".
+// has another order: "a/b" before "a-b".
 func (l listing) page(root string) (remote.Page, error) {
 	page := remote.Page{Next: l.Next}
 	objects := make([]source.Info, 0, len(l.Blobs.Blob))

@@ -165,7 +165,7 @@ func (s *store) locate(name string) (place, error) {
 	}
 	// A server would follow such a part, to another container if there are enough.
 	if parts := "/" + bucket + "/" + key + "/"; strings.Contains(parts, "/./") || strings.Contains(parts, "/../") {
-		return wrong("no blob has \".\" or \"..\" as a part of its name", "write the name without them")
+		return wrong("no blob has \".\" or \"..\" as part of its name", "write the name without them")
 	}
 	container, host, ok := strings.Cut(bucket, "@")
 	p.container = container
@@ -179,7 +179,7 @@ func (s *store) locate(name string) (place, error) {
 			known = known || "."+rest == c
 		}
 		if account == "" || service != "dfs" && service != "blob" || !known {
-			return wrong(errs.Name(host)+" is not a host of Azure Blob Storage", "write abfss://container@account.dfs.core.windows.net/path; for another server write az://container/path, and its address in endpoint_url")
+			return wrong(errs.Name(host)+" is not a host of Azure Blob Storage", "write abfss://container@account.dfs.core.windows.net/path; for another server, write az://container/path and set endpoint_url to its address")
 		}
 		suffix = rest
 	}

@@ -34,7 +34,7 @@ type credentials struct {
 	who identity // as it was last found
 }
 
-// identity is who reads, and where that was found.
+// identity is whose credentials are used, and where they were found.
 type identity struct {
 	from    string   // "the file X of GOOGLE_APPLICATION_CREDENTIALS"; "": nobody
 	looked  []string // places without credentials, in order
@@ -55,7 +55,7 @@ func newCredentials(s *store) *credentials {
 // token is what a request carries; "": it is anonymous.
 func (c *credentials) token(ctx context.Context, name string) (string, error) {
 	a := c.store.access.Storage
-	if a.Anonymous || c.store.emulator && a.TokenEnv == "" || !private(c.store.endpoint) {
+	if a.Anonymous || c.store.emulator && a.TokenEnv == "" || !remote.Private(&c.store.endpoint) {
 		return "", nil
 	}
 	token, err := c.bearer.Token(ctx)
@@ -107,14 +107,14 @@ func (c *credentials) get(ctx context.Context, _ string) (string, time.Time, err
 	return t.AccessToken, t.Expiry, nil
 }
 
-const help = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a file of credentials; for public data set dataset.storage.anonymous"
+const help = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a file of credentials; for public data, set dataset.storage.anonymous"
 
 // find looks for credentials.
 func (c *credentials) find(ctx context.Context) (who identity, err error) {
 	if env := c.store.access.Storage.TokenEnv; env != "" {
 		who.from, who.fixed = "the token of "+env+" (dataset.storage.token_env)", os.Getenv(env)
 		if who.fixed == "" {
-			return who, errs.New(errs.Config, "dataset.storage.token_env names %s, which is not set", errs.Name(env)).Try("set it to a token: %s=$(gcloud auth print-access-token)", env)
+			return who, errs.New(errs.Config, "dataset.storage.token_env names %s, which is not set", errs.Name(env)).Try("set it, for example %s=$(gcloud auth print-access-token)", env)
 		}
 		return who, nil
 	}
@@ -140,7 +140,7 @@ func (c *credentials) find(ctx context.Context) (who identity, err error) {
 		who.machine, who.from = true, "the service account of this machine (metadata server)"
 		return who, nil
 	}
-	who.looked = append(who.looked, "the metadata server (no answer: this machine is not one of Google's)")
+	who.looked = append(who.looked, "the metadata server (no answer: this is not a machine of Google Cloud)")
 	return who, ctx.Err()
 }
 
@@ -198,13 +198,13 @@ func (w *witness) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// noToken is the error of credentials for which no token could be had: what the server
+// noToken is the error of credentials for which no token was issued: what the server
 // that makes them says, and nothing of what was sent to it.
 func (w *witness) noToken(ctx context.Context, who identity, err error) error {
 	if w.status == 0 {
 		var local *fs.PathError
 		if errors.As(err, &local) {
-			return errs.New(errs.Denied, "%s cannot be used: what it refers to cannot be read", who.from).Because(err).Try("%s", help)
+			return errs.New(errs.Denied, "%s cannot be used: a file that it refers to cannot be read", who.from).Because(err).Try("%s", help)
 		}
 		return remote.Failed(ctx, "", err)
 	}
@@ -215,13 +215,13 @@ func (w *witness) noToken(ctx context.Context, who identity, err error) error {
 	_ = json.Unmarshal(w.body, &j) // the status alone says enough
 	why := remote.Said{Status: w.status, Code: j.Error, Message: j.Description}.Short(60)
 	if f := remote.Answered(w.header, w.status, why.Code); f != nil {
-		f.What = "no token came: " + f.What
+		f.What = "no token was issued: " + f.What
 		return f
 	}
-	return errs.New(errs.Denied, "%s is not accepted: no token was given for it", who.from).Because(why).Try("%s", help)
+	return errs.New(errs.Denied, "%s is not accepted: Google issued no token for it", who.from).Because(why).Try("%s", help)
 }
 
-// project is who pays, or whose buckets there are.
+// project is the one that pays, or whose buckets are listed.
 func (c *credentials) project(ctx context.Context, name string) (string, error) {
 	for _, env := range []string{"GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_QUOTA_PROJECT", "GCLOUD_PROJECT"} {
 		if p := os.Getenv(env); p != "" {
@@ -244,20 +244,20 @@ func (c *credentials) project(ctx context.Context, name string) (string, error) 
 		c.mu.Unlock()
 	}
 	if who.project == "" {
-		return "", errs.New(errs.Config, "the project that is billed is not known").At(errs.Where{File: strings.Clone(name)}).Try("set GOOGLE_CLOUD_PROJECT")
+		return "", errs.New(errs.Config, "the project to bill is not known").At(errs.Where{File: strings.Clone(name)}).Try("set GOOGLE_CLOUD_PROJECT")
 	}
 	return who.project, nil
 }
 
-// hint says what may help if a request is denied: whose it was, and why theirs.
+// hint says what may help if a request is denied: whose credentials were used, and why.
 func (c *credentials) hint() string {
 	a := c.store.access.Storage
 	switch {
 	case a.Anonymous:
-		return "the request had no credentials, because dataset.storage.anonymous is set; remove it if the data are not public"
+		return "the request had no credentials, because dataset.storage.anonymous is set; remove it if the data is not public"
 	case c.store.emulator && a.TokenEnv == "":
 		return "the request had no credentials, because STORAGE_EMULATOR_HOST is set; unset it to read from Google"
-	case !private(c.store.endpoint):
+	case !remote.Private(&c.store.endpoint):
 		return "the request had no credentials, because they are not sent over plain HTTP; write https:// in endpoint_url"
 	}
 	c.mu.Lock()

@@ -60,32 +60,32 @@ func (s *store) refused(ctx context.Context, r request, resp *http.Response) err
 	case resp.StatusCode == http.StatusForbidden && strings.Contains(strings.ToLower(why.Code), "ratelimitexceeded"):
 		return &remote.Fault{Kind: remote.Throttled, Status: resp.StatusCode, After: remote.RetryAfter(resp.Header), What: why.Error()}
 	case strings.Contains(why.Message, "requester pays") && !s.access.Storage.RequesterPays:
-		return errs.New(errs.Denied, "who reads the bucket %s pays for it", errs.Name(bucket)).At(where).Because(why).
-			Try("set dataset.storage.requester_pays (storage_options={\"requester_pays\": True}) and GOOGLE_CLOUD_PROJECT, the project that is billed")
+		return errs.New(errs.Denied, "requests to the bucket %s are paid for by the requester", errs.Name(bucket)).At(where).Because(why).
+			Try("set dataset.storage.requester_pays (storage_options={\"requester_pays\": True}) and GOOGLE_CLOUD_PROJECT, the project to bill")
 	case resp.StatusCode == http.StatusNotFound && (r.key == "" || strings.Contains(strings.ToLower(why.Message), "bucket does not exist")):
 		return errs.New(errs.NotFound, "there is no bucket %s", errs.Name(bucket)).At(where).Because(noBucket{why}).
-			Try("check its name; `gcloud storage ls` shows those of your project")
+			Try("check its name; `gcloud storage ls` lists those of your project")
 	case resp.StatusCode == http.StatusNotFound:
 		return remote.Missing(r.name)
 	case resp.StatusCode == http.StatusForbidden:
-		return errs.New(errs.Denied, "Google Cloud Storage does not allow this to be read").At(where).Because(why).Try("%s", s.creds.hint())
+		return errs.New(errs.Denied, "Google Cloud Storage denies access").At(where).Because(why).Try("%s", s.creds.hint())
 	case resp.StatusCode == http.StatusProxyAuthRequired:
-		return errs.New(errs.Denied, "the proxy wants a user").At(where).Because(why).Try("put user and password into HTTPS_PROXY: http://user:password@proxy:port")
+		return errs.New(errs.Denied, "the proxy requires a user name and a password").At(where).Because(why).Try("put user and password into HTTPS_PROXY: http://user:password@proxy:port")
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		return errs.New(errs.Unreadable, "the server sends its clients elsewhere, where no credentials are sent").At(where).Because(why).
-			Try("check endpoint_url and STORAGE_EMULATOR_HOST, and the proxies in between")
+		return errs.New(errs.Unreadable, "the server redirects to another address, to which no credentials are sent").At(where).Because(why).
+			Try("check endpoint_url, STORAGE_EMULATOR_HOST and any proxies")
 	}
 	return errs.New(errs.Unreadable, "the server refused the request").At(where).Because(why).
 		Try("check the name, endpoint_url and STORAGE_EMULATOR_HOST")
 }
 
-// unauthorized is what an answer 401 means: the token has expired, or there is none.
+// unauthorized is the error of an answer 401: the token has expired, or there is none.
 func (s *store) unauthorized(ctx context.Context, name, token string, resp *http.Response) error {
 	why := read(resp)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	denied := errs.New(errs.Denied, "Google Cloud Storage does not know who asks").At(errs.Where{File: strings.Clone(name)}).Because(why).Try("%s", s.creds.hint())
+	denied := errs.New(errs.Denied, "Google Cloud Storage does not accept the credentials").At(errs.Where{File: strings.Clone(name)}).Because(why).Try("%s", s.creds.hint())
 	if token == "" || !s.creds.renewable() {
 		return denied
 	}

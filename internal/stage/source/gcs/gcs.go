@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -24,7 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// Scheme is what a list of sources has of it, under the name gs or gcs.
+// Scheme is its entry in a list of sources, under the name gs or gcs.
 func Scheme(name string, net *remote.Net) source.Scheme {
 	return source.Scheme{Name: name, Open: func(a source.Access) (source.Source, error) {
 		return remote.New(newStore(name, net, a), net, a), nil
@@ -79,12 +78,6 @@ func (s *store) setup() {
 	})
 }
 
-// private says whether what is sent to the endpoint is read by nobody else.
-func private(u url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // Host is remote.Store's.
 func (s *store) Host(string) string {
 	s.setup()
@@ -107,7 +100,7 @@ type object struct {
 func (o object) info(name string) (source.Info, error) {
 	size, err := strconv.ParseInt(o.Size, 10, 64)
 	if err != nil || size < 0 || !digits(o.Generation) {
-		return source.Info{}, &remote.Fault{Kind: remote.Broken, What: fmt.Sprintf("the server says of %s that its size is %q and its generation %q", errs.Name(name), o.Size, o.Generation)}
+		return source.Info{}, &remote.Fault{Kind: remote.Broken, What: fmt.Sprintf("the server reports size %[2]q and generation %[3]q for %[1]s", errs.Name(name), o.Size, o.Generation)}
 	}
 	return source.Info{Name: name, Size: size, Version: o.Generation}, nil
 }
@@ -156,32 +149,21 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	case http.StatusPreconditionFailed:
 		return 0, remote.Changed(obj, "its generation is no longer %s", errs.Name(obj.Version))
 	case http.StatusRequestedRangeNotSatisfiable:
-		return 0, remote.Changed(obj, "it is shorter than the %d bytes that it had", obj.Size)
+		return 0, remote.Changed(obj, "it is now shorter than %d bytes", obj.Size)
 	case http.StatusOK, http.StatusPartialContent:
 	default:
 		return 0, s.refused(ctx, r, resp)
 	}
 	stored(resp.Header)
-	size, err := remote.Part(resp.Header, resp.StatusCode, off, int64(len(p)))
-	if err != nil {
-		return 0, err
-	}
-	if size != obj.Size {
-		return 0, remote.Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
-	}
 	switch v := resp.Header.Get("X-Goog-Generation"); {
-	case obj.Version != "" && v == "":
-		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer does not say of which generation it is"}
-	case obj.Version != "" && v != obj.Version:
-		return 0, remote.Changed(obj, "its generation is %s, and was %s", errs.Name(v), obj.Version)
+	case obj.Version == "" || v == obj.Version:
+	case resp.StatusCode == http.StatusOK: // no part: Body says so
+	case v == "":
+		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer has no generation"}
+	default:
+		return 0, remote.Changed(obj, "its generation was %[2]s and is now %[1]s", errs.Name(v), obj.Version)
 	}
-	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)
-	if err == nil && int64(n) == obj.Size {
-		if err := checked(resp.Header, p, obj.Name); err != nil {
-			return 0, err
-		}
-	}
-	return n, err
+	return remote.Body(ctx, obj, resp, p, off, checked)
 }
 
 // stored removes the encoding that the object is stored with: these are its bytes, as it
@@ -195,7 +177,7 @@ func stored(h http.Header) {
 
 // checked compares a whole object with its CRC32C, which every object has: that of an MD5
 // beside it would cost thirty times as much, and say no more.
-func checked(h http.Header, p []byte, name string) error {
+func checked(name string, h http.Header, p []byte) error {
 	for _, line := range h.Values("X-Goog-Hash") {
 		for part := range strings.SplitSeq(line, ",") {
 			sum, ok := strings.CutPrefix(strings.TrimSpace(part), "crc32c=")
@@ -281,9 +263,6 @@ func (s *store) ask(ctx context.Context, r request, into any) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return s.refused(ctx, r, resp)
-	}
-	return remote.Document(ctx, r.name, resp, most, "the server's answer", "the JSON of the API", func(b []byte) error { return json.Unmarshal(b, into) })
+	return remote.Document{Whose: "the server's answer", Kind: "the JSON of the API", Most: most, Decode: json.Unmarshal}.
+		Read(ctx, r.name, resp, into, func() error { return s.refused(ctx, r, resp) })
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/gcs"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
@@ -302,8 +303,8 @@ func TestAnswersAreChecked(t *testing.T) {
 		says   string
 	}{
 		"as it should be":    {},
-		"another generation": {header: func(h http.Header) { h.Set("X-Goog-Generation", "8") }, code: errs.Changed, says: "its generation is 8, and was 7"},
-		"no generation":      {header: func(h http.Header) { h.Del("X-Goog-Generation") }, code: errs.Unreachable, says: "does not say"},
+		"another generation": {header: func(h http.Header) { h.Set("X-Goog-Generation", "8") }, code: errs.Changed, says: "its generation was 7 and is now 8"},
+		"no generation":      {header: func(h http.Header) { h.Del("X-Goog-Generation") }, code: errs.Unreachable, says: "the answer has no "},
 		"another checksum":   {header: func(h http.Header) { h.Set("X-Goog-Hash", "crc32c=AAAAAA==") }, code: errs.Unreadable, says: "checksum"},
 		"no checksum":        {header: func(h http.Header) { h.Del("X-Goog-Hash") }},
 		"encoded on the way": {header: func(h http.Header) { h.Set("Content-Encoding", "gzip") }, code: errs.Unreachable, says: "encoded"},
@@ -313,7 +314,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		"all of it": {spoil: func(w http.ResponseWriter, r *http.Request) bool {
 			_, _ = w.Write(data)
 			return true
-		}, code: errs.Unreachable, says: "answered 200 and not 206"},
+		}, code: errs.Unreachable, says: "answered 200 instead of 206"},
 		"elsewhere": {spoil: func(w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "http://169.254.169.254/x", http.StatusFound)
 			return true
@@ -427,7 +428,7 @@ func TestErrorsTeach(t *testing.T) {
 		"gs://photos/train/{000..001}.tar": `did you mean "gs://photos/train/000.tar"?`,
 		"gs://photos/train/*.npz":          `has 1 entries: 000.tar`,
 	} {
-		_, err := source.Expand(t.Context(), src, []string{name})
+		_, err := pattern.Expand(t.Context(), src, []string{name})
 		if e := errs.From(err); err == nil || e.Code != errs.NotFound || !strings.Contains(e.Hint, want) {
 			t.Errorf("%s: %v (%s)", name, err, e.Hint)
 		}
@@ -463,12 +464,12 @@ func TestEmulator(t *testing.T) {
 // Listings are data: pages that come twice, do not end, or are of another folder.
 func TestHostileListings(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"items": [{"name": "b/x", "size": "1", "generation": "1"}]}`:                                                  "not one of this folder",
+		`{"items": [{"name": "b/x", "size": "1", "generation": "1"}]}`:                                                  "not of this folder",
 		`{"items": [{"name": "a/x", "size": "1", "generation": "1"}, {"name": "a/x", "size": "1", "generation": "1"}]}`: "not in order",
 		`{"prefixes": ["a/x/"], "nextPageToken": "t"}`:                                                                  "not in order",
 		`{"nextPageToken": "t"}`: "does not end",
-		`{"items": [{"name": "a/x", "size": "1e9", "generation": "1"}]}`:        "its size is",
-		`{"items": [{"name": "a/x", "size": "1", "generation": "1&alt=json"}]}`: "its generation",
+		`{"items": [{"name": "a/x", "size": "1e9", "generation": "1"}]}`:        "reports size",
+		`{"items": [{"name": "a/x", "size": "1", "generation": "1&alt=json"}]}`: "and generation",
 		`[]`: "not the JSON",
 	} {
 		a, access := serve(t, nil)

@@ -18,13 +18,22 @@ type listing struct {
 
 // Page is remote.Store's.
 func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (remote.Page, error) {
+	return s.page(ctx, dir, "", flat, token)
+}
+
+// Begin is remote.Prefixed's.
+func (s *store) Begin(ctx context.Context, dir, letters, token string) (remote.Page, error) {
+	return s.page(ctx, dir, letters, false, token)
+}
+
+func (s *store) page(ctx context.Context, dir, letters string, flat bool, token string) (remote.Page, error) {
 	bucket, key := remote.Split(dir)
 	if bucket == "" {
 		return s.buckets(ctx, dir, flat, token)
 	}
 	query := url.Values{"fields": {"nextPageToken,prefixes,items(name,size,generation)"}}
-	if key != "" {
-		query.Set("prefix", key+"/")
+	if prefix := remote.Prefix(key, letters); prefix != "" {
+		query.Set("prefix", prefix)
 	}
 	if !flat {
 		query.Set("delimiter", "/")

@@ -37,7 +37,7 @@ func onGoogle(ctx context.Context) bool {
 	return err == nil
 }
 
-// machine asks the metadata server. No proxy is asked for it.
+// machine asks the metadata server, never through a proxy.
 func machine(ctx context.Context, what string, patience time.Duration) (string, error) {
 	host := os.Getenv("GCE_METADATA_HOST")
 	if host == "" {
@@ -62,7 +62,7 @@ func machine(ctx context.Context, what string, patience time.Duration) (string, 
 	case err != nil:
 		return "", err
 	case resp.Header.Get("Metadata-Flavor") != "Google":
-		return "", fmt.Errorf("what answers at %s is not a metadata server", host)
+		return "", fmt.Errorf("the server at %s is not a metadata server", host)
 	case resp.StatusCode != http.StatusOK:
 		return "", remote.Said{Status: resp.StatusCode, Message: strings.TrimSpace(string(body))}.Short(60)
 	}
@@ -80,10 +80,10 @@ func machineToken(ctx context.Context) (string, time.Time, error) {
 		err = json.Unmarshal([]byte(body), &t)
 	}
 	if s, ok := err.(remote.Said); ok && s.Status == http.StatusNotFound {
-		return "", time.Time{}, errs.New(errs.Denied, "this machine of Google's has no service account").Because(s).Try("give it one, or: %s", help)
+		return "", time.Time{}, errs.New(errs.Denied, "this Google Cloud machine has no service account").Because(s).Try("give it one, or: %s", help)
 	}
 	if err == nil && t.Token == "" {
-		err = fmt.Errorf("there is none in its answer")
+		err = fmt.Errorf("its answer has no token")
 	}
 	if err != nil {
 		return "", time.Time{}, &remote.Fault{Kind: remote.Unreachable, What: "the metadata server gave no token", Cause: err}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,7 +30,7 @@ type account struct {
 	token token
 }
 
-// token is who asks. Its value is in no error.
+// token identifies the user. Its value is in no error.
 type token struct {
 	value string // "": nobody
 	from  string // where it was found
@@ -54,7 +53,7 @@ func (a *account) setup(s *store) {
 		a.from = from
 		a.endpoint = url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}
 		if truth(os.Getenv("HF_HUB_OFFLINE")) || truth(os.Getenv("TRANSFORMERS_OFFLINE")) && os.Getenv("HF_HUB_OFFLINE") == "" {
-			a.wrong = errs.New(errs.Config, "HF_HUB_OFFLINE says that the Hub must not be asked").
+			a.wrong = errs.New(errs.Config, "HF_HUB_OFFLINE forbids requests to the Hub").
 				Try("unset it, or give the folder of a downloaded copy (hf download)")
 		}
 		if a.wrong == nil {
@@ -69,7 +68,7 @@ func (a *account) host(s *store) string {
 	return a.endpoint.Host
 }
 
-// truth is what huggingface_hub takes as one.
+// truth says whether huggingface_hub takes a value as true.
 func truth(v string) bool {
 	switch strings.ToUpper(v) {
 	case "1", "ON", "YES", "TRUE":
@@ -78,7 +77,7 @@ func truth(v string) bool {
 	return false
 }
 
-// findToken looks for a token in the order of huggingface_hub, but for that of a notebook.
+// findToken looks for a token in the order of huggingface_hub, except in notebooks.
 func (s *store) findToken() (token, error) {
 	clean := func(v string) string { return strings.TrimSpace(strings.NewReplacer("\r", "", "\n", "").Replace(v)) }
 	switch env := s.access.Storage.TokenEnv; {
@@ -88,7 +87,7 @@ func (s *store) findToken() (token, error) {
 		v := clean(os.Getenv(env))
 		if v == "" {
 			return token{}, errs.New(errs.Config, "dataset.storage.token_env names %s, which is not set", errs.Name(env)).
-				Try("set it to a token: https://huggingface.co/settings/tokens")
+				Try("set it to a token from https://huggingface.co/settings/tokens")
 		}
 		return token{v, env}, nil
 	case truth(os.Getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")):
@@ -103,7 +102,7 @@ func (s *store) findToken() (token, error) {
 	if file == "" {
 		return token{}, nil
 	}
-	// A file that cannot be read is none, as for huggingface_hub: public data need none.
+	// An unreadable file counts as missing, as for huggingface_hub: public data needs no token.
 	data, err := os.ReadFile(file)
 	if v := clean(string(data)); err == nil && v != "" {
 		return token{v, "the file " + file}, nil
@@ -139,7 +138,7 @@ func expand(name string) string {
 	return os.ExpandEnv(name)
 }
 
-// who is the token of the next request.
+// who returns the token of the next request.
 func (a *account) who() token {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -178,7 +177,7 @@ func (s *store) get(ctx context.Context, name, path string, query url.Values, he
 	u.RawQuery = query.Encode()
 	for hops := 0; ; hops++ {
 		auth := ""
-		if who.value != "" && private(u) {
+		if who.value != "" && remote.Private(u) {
 			auth = "Bearer " + who.value
 		}
 		if resp, err = s.send(ctx, name, u, auth, header); err != nil {
@@ -198,7 +197,7 @@ func (s *store) get(ctx context.Context, name, path string, query url.Values, he
 		}
 		drain(resp)
 		if hops == mostHops {
-			return nil, nil, errs.New(errs.Unreadable, "the Hub redirects in a loop").At(at(name)).Try("check HF_ENDPOINT, and the proxies before it")
+			return nil, nil, errs.New(errs.Unreadable, "the Hub redirects in a loop").At(at(name)).Try("check HF_ENDPOINT and any proxies")
 		}
 		u = to
 	}
@@ -228,7 +227,7 @@ func (s *store) send(ctx context.Context, name string, u *url.URL, auth string, 
 	for k, v := range header {
 		req.Header[k] = v
 	}
-	// Said, not left out: some servers compress for whoever says nothing.
+	// Set explicitly: some servers compress if the header is missing.
 	req.Header["Accept-Encoding"] = []string{"identity"}
 	req.Header["User-Agent"] = []string{"stoker"}
 	if auth != "" {
@@ -243,8 +242,8 @@ func (s *store) send(ctx context.Context, name string, u *url.URL, auth string, 
 }
 
 func linkLocal(name string, u *url.URL) error {
-	return errs.New(errs.Unreadable, "the Hub leads to %s, a link-local address: nothing was sent", u.Hostname()).At(at(name)).
-		Try("check HF_ENDPOINT, and the proxies before it")
+	return errs.New(errs.Unreadable, "the Hub redirects to %s, a link-local address: nothing was sent", u.Hostname()).At(at(name)).
+		Try("check HF_ENDPOINT and any proxies")
 }
 
 // drain reads the little that an answer may have, so that the connection can be used again.
@@ -262,15 +261,6 @@ func (s *store) ask(ctx context.Context, name string, r *repo, path string, quer
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, s.refused(ctx, name, r, resp)
-	}
-	return resp.Header, remote.Document(ctx, name, resp, mostAnswer, "the Hub's answer", "the JSON of its API", func(b []byte) error { return json.Unmarshal(b, into) })
-}
-
-// private says whether what is sent to a URL is read by nobody else.
-func private(u *url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	return resp.Header, remote.Document{Whose: "the Hub's answer", Kind: "the JSON of its API", Most: mostAnswer, Decode: json.Unmarshal}.
+		Read(ctx, name, resp, into, func() error { return s.refused(ctx, name, r, resp) })
 }

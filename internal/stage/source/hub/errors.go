@@ -31,21 +31,21 @@ func read(resp *http.Response) remote.Said {
 	return s.Short(60)
 }
 
-// invalid says whether an answer 401 is one about the token, and not about what it is for.
+// invalid says whether an answer 401 is about the token itself, not about what it asks for.
 func invalid(h http.Header) bool {
 	return h.Get("X-Error-Message") == "Invalid credentials in Authorization header"
 }
 
 // gone is an answer that says that there is no such repository, or no such revision of it,
-// or that whoever asks must not know.
+// or that the user may not know.
 type gone struct{ remote.Said }
 
-// Is makes it the end of a search for names that are like it: none is stored there.
+// Is ends a search for similar names: none is stored there.
 func (gone) Is(target error) bool { return target == source.ErrNoStore }
 
 // badToken is the error of a token that the Hub does not know.
 func (s *store) badToken(name string, who token, resp *http.Response) error {
-	return errs.New(errs.Denied, "the Hub does not know the token of %s", errs.Plain(who.from)).At(at(name)).Because(read(resp)).
+	return errs.New(errs.Denied, "the Hub does not accept the token of %s", errs.Plain(who.from)).At(at(name)).Because(read(resp)).
 		Try("get another at %s, or run `hf auth login`; for public data, set dataset.storage.anonymous", s.page("settings/tokens"))
 }
 
@@ -68,7 +68,7 @@ func (s *store) refused(ctx context.Context, name string, r *repo, resp *http.Re
 	where := at(name)
 	switch {
 	case why.Code == "GatedRepo":
-		return errs.New(errs.Denied, "access to the dataset %s has to be granted first", r.id).At(where).Because(why).
+		return errs.New(errs.Denied, "access to the dataset %s must be granted first", r.id).At(where).Because(why).
 			Try("ask for it at %s; %s", s.page("datasets/"+r.id), s.sent())
 	case why.Code == "RevisionNotFound":
 		return s.noRevision(ctx, name, r, why)
@@ -80,18 +80,18 @@ func (s *store) refused(ctx context.Context, name string, r *repo, resp *http.Re
 		return errs.New(errs.Denied, "the Hub has disabled access to the dataset %s", r.id).At(where).Because(why).
 			Try("see %s", s.page("datasets/"+r.id))
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
-		return errs.New(errs.Denied, "the Hub does not allow the dataset %s to be read", r.id).At(where).Because(why).
+		return errs.New(errs.Denied, "the Hub denies access to the dataset %s", r.id).At(where).Because(why).
 			Try("see %s; %s", s.page("datasets/"+r.id), s.sent())
 	case resp.StatusCode == http.StatusProxyAuthRequired:
-		return errs.New(errs.Denied, "the proxy wants a user").At(where).Because(why).Try("put user and password into HTTPS_PROXY: http://user:password@proxy:port")
+		return errs.New(errs.Denied, "the proxy requires a user name and a password").At(where).Because(why).Try("put user and password into HTTPS_PROXY: http://user:password@proxy:port")
 	}
 	return errs.New(errs.Unreadable, "the Hub refused the request").At(where).Because(why).Try("check the name and HF_ENDPOINT")
 }
 
-// left is what "RateLimit" says of the window of a limit: r requests more, for t seconds.
+// left matches what "RateLimit" says: r more requests in the next t seconds.
 var left = regexp.MustCompile(`r=0\s*;\s*t=(\d{1,6})`)
 
-// reset is how long the Hub wants to be left alone: it says so in a header of its own.
+// reset is how long the Hub asks clients to wait, in its own header.
 func reset(h http.Header) time.Duration {
 	if m := left.FindStringSubmatch(h.Get("RateLimit")); m != nil {
 		if s, err := strconv.Atoi(m[1]); err == nil {
@@ -104,23 +104,23 @@ func reset(h http.Header) time.Duration {
 // sent says which token was sent, and how to send another.
 func (s *store) sent() string {
 	switch who := s.account.who(); {
-	case who.value != "" && !private(&s.account.endpoint):
+	case who.value != "" && !remote.Private(&s.account.endpoint):
 		return "no token was sent, because it is not sent over plain HTTP: write https:// in HF_ENDPOINT"
 	case who.value != "":
-		return "the token sent is that of " + errs.Plain(who.from) + ": it must be of an account that has access, and may have to name the dataset in its permissions"
+		return "the token sent is that of " + errs.Plain(who.from) + ": it must belong to an account that has access, and a fine-grained token must list the dataset"
 	case s.access.Storage.Anonymous:
 		return "the request was anonymous: leave out dataset.storage.anonymous (--anonymous) if you have a token"
 	}
 	return "no token was found in HF_TOKEN or the file of `hf auth login`: set one"
 }
 
-// absent is the error of a dataset that the Hub shows to nobody, or not to who asks: it
-// does not say which.
+// absent is the error of a dataset that does not exist, or that this user may not see: the
+// Hub does not say which.
 func (s *store) absent(ctx context.Context, name string, r ref, why error) error {
 	if strings.ContainsAny(name, "{*?[") { // a pattern, whose names will be asked for
 		return remote.Missing(name)
 	}
-	e := errs.New(errs.NotFound, "the Hub shows no dataset %s", r.repo).At(at(name)).Because(why)
+	e := errs.New(errs.NotFound, "the Hub has no dataset %s, or it is private", r.repo).At(at(name)).Because(why)
 	hint := "check the name."
 	if near := s.nearest(ctx, name, r); near != "" {
 		hint = "did you mean hf://datasets/" + near + "?"
@@ -170,7 +170,7 @@ func (s *store) nearest(ctx context.Context, name string, r ref) string {
 	return errs.Nearest(r.repo, ids)
 }
 
-// noRevision is the error of a revision that there is none of.
+// noRevision is the error of a revision that does not exist.
 func (s *store) noRevision(ctx context.Context, name string, r *repo, why remote.Said) error {
 	var refs struct {
 		Branches, Converts, Tags []struct {
@@ -190,7 +190,7 @@ func (s *store) noRevision(ctx context.Context, name string, r *repo, why remote
 		if near := errs.Nearest(r.revision, names); near != "" {
 			hint = fmt.Sprintf("did you mean @%s?", url.PathEscape(near))
 		} else if len(names) > 0 {
-			hint = "those it has are " + strings.Join(names[:min(len(names), 5)], ", ") + map[bool]string{true: ", ..."}[len(names) > 5] + "; slashes are written as %2F"
+			hint = "it has " + strings.Join(names[:min(len(names), 5)], ", ") + map[bool]string{true: ", ..."}[len(names) > 5] + "; write slashes as %2F"
 		}
 	}
 	if ctx.Err() != nil {

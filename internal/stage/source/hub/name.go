@@ -33,10 +33,10 @@ func cut(name string) ([]ref, error) {
 	kind, rest, _ := strings.Cut(rest, "/")
 	switch {
 	case kind != "datasets" && kind != "":
-		return nil, errs.New(errs.Config, "stoker reads datasets of the Hub, whose names begin with hf://datasets/").
+		return nil, errs.New(errs.Config, "stoker reads only datasets from the Hub; their names begin with hf://datasets/").
 			At(at(name)).Try("write hf://datasets/OWNER/NAME/PATH")
 	case rest == "":
-		return nil, errs.New(errs.NotFound, "this names no dataset of the Hub").At(at(name)).Try("write hf://datasets/OWNER/NAME, or a file of it")
+		return nil, errs.New(errs.NotFound, "this is not the name of a dataset on the Hub").At(at(name)).Try("write hf://datasets/OWNER/NAME, or a file of it")
 	}
 	first, more, deeper := strings.Cut(rest, "/")
 	var all []ref
@@ -52,8 +52,8 @@ func cut(name string) ([]ref, error) {
 		all = append(all, r)
 	}
 	if len(all) == 0 {
-		return nil, errs.New(errs.NotFound, "this names no dataset of the Hub").At(at(name)).
-			Try("write hf://datasets/OWNER/NAME[@REVISION]/PATH; names have letters, digits and - _ . only")
+		return nil, errs.New(errs.NotFound, "this is not the name of a dataset on the Hub").At(at(name)).
+			Try("write hf://datasets/OWNER/NAME[@REVISION]/PATH; names have only letters, digits and - _ .")
 	}
 	return all, nil
 }

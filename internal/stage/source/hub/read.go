@@ -142,10 +142,10 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusRequestedRangeNotSatisfiable:
-		return 0, remote.Changed(obj, "it is shorter than the %d bytes that it had", obj.Size)
+		return 0, remote.Changed(obj, "it is now shorter than %d bytes", obj.Size)
 	case http.StatusOK:
 		if !s.hasRanges(resp.Request.URL.Host, false) {
-			return 0, errs.New(errs.Unsupported, "%s does not answer requests of ranges", errs.Plain(resp.Request.URL.Host)).At(at(obj.Name)).
+			return 0, errs.New(errs.Unsupported, "%s does not support range requests", errs.Plain(resp.Request.URL.Host)).At(at(obj.Name)).
 				Try("download the dataset (hf download --repo-type dataset %s), and give its folder", l.repo.id)
 		}
 	}
@@ -159,7 +159,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	}
 	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)
 	if err == nil && int64(n) == obj.Size && !holds(obj.Version, p) {
-		return 0, remote.Spoiled(obj.Name, "the hash that the Hub keeps of it")
+		return 0, remote.Spoiled(obj.Name, "its hash on the Hub")
 	}
 	return n, err
 }
@@ -202,7 +202,7 @@ func (s *store) resolve(ctx context.Context, l *link, obj source.Info, header ht
 	case !ok:
 		err := s.refused(ctx, obj.Name, r, resp)
 		if none, is := err.(gone); is { // it was there, and the token was good for it
-			return nil, nil, errs.New(errs.NotFound, "the Hub shows the dataset %s no longer", r.id).At(at(obj.Name)).Because(none).
+			return nil, nil, errs.New(errs.NotFound, "the Hub no longer shows the dataset %s", r.id).At(at(obj.Name)).Because(none).
 				Try("see %s; %s", s.page("datasets/"+r.id), s.sent())
 		}
 		return nil, nil, err
@@ -216,8 +216,8 @@ func (s *store) resolve(ctx context.Context, l *link, obj source.Info, header ht
 		l.straight()
 		return resp, nil, nil
 	case from.Scheme == "https" && to.Scheme != "https":
-		err = errs.New(errs.Unreadable, "the Hub leads from HTTPS to %s, which is not private", to.Scheme).At(at(obj.Name)).
-			Try("check HF_ENDPOINT, and the proxies before it")
+		err = errs.New(errs.Unreadable, "the Hub redirects from HTTPS to %s, which is not encrypted", to.Scheme).At(at(obj.Name)).
+			Try("check HF_ENDPOINT and any proxies")
 	default:
 		l.leads(to, version)
 	}
@@ -237,7 +237,7 @@ func told(h http.Header, r *repo, obj source.Info) (version string, err error) {
 	version = strings.Trim(strings.TrimPrefix(version, "W/"), `"`) // of a hash, a weak one says as much
 	switch {
 	case obj.Version != "" && version == "":
-		return "", &remote.Fault{Kind: remote.Broken, What: "the answer does not say which hash the file has"}
+		return "", &remote.Fault{Kind: remote.Broken, What: "the answer has no hash of the file"}
 	case obj.Version != "" && version != obj.Version:
 		return "", changed(obj, version)
 	}
@@ -248,7 +248,7 @@ func told(h http.Header, r *repo, obj source.Info) (version string, err error) {
 }
 
 func changed(obj source.Info, version string) error {
-	return remote.Changed(obj, "its hash is %s, and was %s", errs.Name(version), errs.Name(obj.Version))
+	return remote.Changed(obj, "its hash was %[2]s and is now %[1]s", errs.Name(version), errs.Name(obj.Version))
 }
 
 // stored asks the storage for a range, without the token. A URL that is no longer good is
@@ -285,8 +285,8 @@ func (s *store) refusedThere(obj source.Info, resp *http.Response) error {
 	what := "the Hub's storage at " + errs.Plain(resp.Request.URL.Host) + " answered " + strconv.Itoa(resp.StatusCode)
 	return &remote.Fault{
 		Kind: remote.Expired, Status: resp.StatusCode, What: what,
-		Final: errs.New(errs.Denied, "%s, also to a new URL", what).At(at(obj.Name)).
-			Try("see whether the file can be downloaded with `hf download`, and check the proxies in between"),
+		Final: errs.New(errs.Denied, "%s, even for a new URL", what).At(at(obj.Name)).
+			Try("see whether the file can be downloaded with `hf download`, and check any proxies"),
 	}
 }
 

@@ -61,13 +61,13 @@ func (r *repo) resolve(ctx context.Context, s *store, name string) error {
 	case err != nil:
 		return err
 	case !isCommit(info.SHA):
-		return &remote.Fault{Kind: remote.Broken, What: "the Hub did not say which commit the revision " + errs.Name(r.revision) + " is"}
+		return &remote.Fault{Kind: remote.Broken, What: "the Hub did not name the commit of the revision " + errs.Name(r.revision)}
 	}
 	r.commit = info.SHA
 	return nil
 }
 
-// folder is what a listing is of: what is directly in path, or, if flat, all below it.
+// folder is what a listing covers: what is directly in path, or, if flat, all below it.
 type folder struct {
 	path string
 	flat bool
@@ -194,7 +194,7 @@ func (l *listing) more(ctx context.Context, s *store, r *repo, name string) erro
 		}
 		if cursor != "" && cursor == l.cursor {
 			return errs.New(errs.Unreadable, "the listing does not end: the Hub answered with the same page twice").At(at(name)).
-				Try("check HF_ENDPOINT, and the proxies before it")
+				Try("check HF_ENDPOINT and any proxies")
 		}
 	}
 	entries, err := l.entriesOf(page)
@@ -223,7 +223,7 @@ func (l *listing) entriesOf(page []file) ([]entry, error) {
 			continue // the folder is a file, and listed as its own contents
 		}
 		if !below || rest == "" || slashpath.Clean("/"+f.Path) != "/"+f.Path || !l.of.flat && strings.Contains(rest, "/") {
-			return nil, &remote.Fault{Kind: remote.Broken, What: "the listing is not one of this folder: it has " + errs.Name(f.Path)}
+			return nil, &remote.Fault{Kind: remote.Broken, What: "the listing is not of this folder: it has " + errs.Name(f.Path)}
 		}
 		e := entry{path: f.Path, dir: f.Type == "directory", size: f.Size, version: f.OID}
 		if f.LFS != nil {
@@ -235,7 +235,7 @@ func (l *listing) entriesOf(page []file) ([]entry, error) {
 		case f.Type != "file":
 			continue
 		case e.size < 0 || !isHash(e.version):
-			return nil, &remote.Fault{Kind: remote.Broken, What: "the Hub says of " + errs.Name(f.Path) + " that its hash is " + errs.Name(e.version)}
+			return nil, &remote.Fault{Kind: remote.Broken, What: "the Hub reports a malformed hash for " + errs.Name(f.Path) + ": " + errs.Name(e.version)}
 		}
 		out = append(out, e)
 	}
@@ -253,7 +253,7 @@ func (l *listing) finish(s *store, r *repo, name string) error {
 	for i, e := range l.entries {
 		if i > 0 && e.path == l.entries[i-1].path {
 			return errs.New(errs.Unreadable, "the listing has %s twice, with different contents", errs.Name(e.path)).At(at(name)).
-				Try("check HF_ENDPOINT, and the proxies before it")
+				Try("check HF_ENDPOINT and any proxies")
 		}
 	}
 	s.mu.Lock()
@@ -294,7 +294,7 @@ func next(h http.Header) (cursor string, err error) {
 				cursor = u.Query().Get("cursor")
 			}
 			if cursor == "" {
-				return "", &remote.Fault{Kind: remote.Broken, What: "the Hub says that its listing goes on, but not where"}
+				return "", &remote.Fault{Kind: remote.Broken, What: "the Hub says that the listing continues, but not where"}
 			}
 			return cursor, nil
 		}

@@ -8,9 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// An answer is believed only if it says that it is what was asked for: the status, the
+// An answer is accepted only if it matches the request: the status, the
 // range, the length and no encoding. What differs is a Fault: proxies and caches between
 // here and the store are known to do each of these.
 
@@ -58,17 +60,17 @@ func number(s string) (int64, bool) {
 // not encoded. It returns the size of the object; -1 if the server does not say.
 func Part(h http.Header, status int, off, n int64) (size int64, err error) {
 	if status != http.StatusPartialContent {
-		return 0, broken("the server answered %d and not 206 to a request of a range", status)
+		return 0, broken("the server answered %d instead of 206 to a range request", status)
 	}
 	if e := h.Get("Content-Encoding"); e != "" && e != "identity" {
 		return 0, broken("the answer is encoded (%s), which was not requested", e)
 	}
 	first, last, size, ok := ContentRange(h.Get("Content-Range"))
 	if !ok || first != off || last != off+n-1 {
-		return 0, broken("the answer is %q, and bytes %d-%d were requested", h.Get("Content-Range"), off, off+n-1)
+		return 0, broken("the answer has %q, but bytes %d-%d were requested", h.Get("Content-Range"), off, off+n-1)
 	}
 	if l := h.Get("Content-Length"); l != "" && l != strconv.FormatInt(n, 10) {
-		return 0, broken("the answer has %s bytes, and %d were requested", l, n)
+		return 0, broken("the answer has %s bytes, but %d were requested", l, n)
 	}
 	return size, nil
 }
@@ -106,4 +108,23 @@ func Fill(ctx context.Context, name string, body io.Reader, p []byte) (n int, er
 		return 0, broken("the answer has more than the %d bytes that were requested", len(p))
 	}
 	return n, nil
+}
+
+// Body reads the answer to a GET of p at off of obj, whose size it says, into p. All of an
+// object is compared by checked with what the headers say of it.
+func Body(ctx context.Context, obj source.Info, resp *http.Response, p []byte, off int64, checked func(name string, h http.Header, p []byte) error) (int, error) {
+	size, err := Part(resp.Header, resp.StatusCode, off, int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	if size != obj.Size {
+		return 0, Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
+	}
+	n, err := Fill(ctx, obj.Name, resp.Body, p)
+	if err == nil && int64(n) == obj.Size {
+		if err := checked(obj.Name, resp.Header, p); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
 }

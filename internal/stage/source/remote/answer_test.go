@@ -104,15 +104,15 @@ func TestFailed(t *testing.T) {
 		return &url.Error{Op: "Get", URL: "https://h/x?sig=hush", Err: err}
 	}
 	for says, err := range map[string]error{
-		"refused":               in(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}),
-		"reset":                 in(&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}),
-		"was reset":             in(&net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)}),
-		"in time":               in(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}),
-		"ended before":          in(io.ErrUnexpectedEOF),
-		"ended before the":      io.EOF,
-		"could not be resolved": in(&net.DNSError{Err: "server misbehaving", Name: "h", IsTemporary: true}),
-		"server of the name h":  in(&net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}),
-		"the request failed":    in(errors.New("malformed HTTP response")),
+		"refused":            in(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}),
+		"reset":              in(&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}),
+		"was reset":          in(&net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)}),
+		"in time":            in(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}),
+		"ended before":       in(io.ErrUnexpectedEOF),
+		"ended before the":   io.EOF,
+		"did not resolve":    in(&net.DNSError{Err: "server misbehaving", Name: "h", IsTemporary: true}),
+		"server named h":     in(&net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}),
+		"the request failed": in(errors.New("malformed HTTP response")),
 	} {
 		var f *Fault
 		if got := Failed(t.Context(), name, err); !errors.As(got, &f) || f.Kind != Unreachable || !strings.Contains(f.What, says) || strings.Contains(f.Error(), "hush") {
@@ -120,13 +120,13 @@ func TestFailed(t *testing.T) {
 		}
 	}
 	for says, err := range map[string]error{
-		"certificate":    in(x509.UnknownAuthorityError{}),
-		"certificate is": in(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}),
-		"not valid":      in(x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired}),
-		"not HTTPS":      in(errors.New("http: server gave HTTP response to HTTPS client")),
-		"already an":     in(errs.New(errs.Config, "already an error").Try("this")),
-		"wants a user":   in(&refusal{407}),
-		"does not allow": in(&refusal{403}),
+		"certificate":       in(x509.UnknownAuthorityError{}),
+		"certificate is":    in(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}),
+		"not valid":         in(x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired}),
+		"not HTTPS":         in(errors.New("http: server gave HTTP response to HTTPS client")),
+		"already an":        in(errs.New(errs.Config, "already an error").Try("this")),
+		"requires a user":   in(&refusal{407}),
+		"the proxy forbids": in(&refusal{403}),
 	} {
 		got := Failed(t.Context(), name, err)
 		e := errs.From(got)
@@ -218,6 +218,22 @@ func TestBuiltInRoots(t *testing.T) {
 		}
 		if n != want || n == 0 {
 			t.Errorf("%d of %d roots are trusted, want %d", n, len(roots), want)
+		}
+	}
+}
+
+// A token goes to this machine, or over TLS.
+func TestWhereTokensMayGo(t *testing.T) {
+	for address, want := range map[string]bool{
+		"https://huggingface.co": true, "http://127.0.0.1:80": true, "http://localhost:80": true, "http://[::1]:80": true,
+		"http://huggingface.co": false, "http://10.0.0.1": false, "http://localhost.example.com": false,
+	} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Private(u); got != want {
+			t.Errorf("%s: %v", address, got)
 		}
 	}
 }

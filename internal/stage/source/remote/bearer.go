@@ -2,6 +2,8 @@ package remote
 
 import (
 	"context"
+	"net"
+	"net/url"
 	"sync"
 	"time"
 )
@@ -73,7 +75,7 @@ func (b *Bearer) ask(ctx context.Context, a *asking, refused string) {
 	defer cancel()
 	token, until, err := b.Get(ctx, refused)
 	if ctx.Err() != nil && err != nil {
-		err = &Fault{Kind: Unreachable, What: "no token came in time", Cause: err}
+		err = &Fault{Kind: Unreachable, What: "no token arrived in time", Cause: err}
 	}
 	if !until.IsZero() { // a short life is not all spent on asking
 		until = until.Add(-min(early, time.Until(until)/10))
@@ -95,4 +97,11 @@ func (b *Bearer) Refused(token string) {
 	if token == b.token {
 		b.have = false
 	}
+}
+
+// Private says whether what is sent to an address is read by nobody else: a token goes to
+// this machine, or over TLS.
+func Private(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -15,6 +15,15 @@ func Split(name string) (bucket, key string) {
 	return bucket, key
 }
 
+// Prefix is what keys begin with that are below the folder key and go on with letters; ""
+// for all of a bucket.
+func Prefix(key, letters string) string {
+	if key == "" {
+		return letters
+	}
+	return key + "/" + letters
+}
+
 // Entries makes the entries of a page out of what a store lists: objects by their names,
 // and folders by names with a slash at the end. An object whose name ends in a slash is
 // what some tools put into a folder to make it: it is none of the dataset. So is a folder
@@ -45,7 +54,7 @@ func sorted(all []source.Info) {
 	})
 }
 
-// key is what an entry is sorted by.
+// key is the sort key of an entry.
 func key(it source.Info) string {
 	if it.Dir {
 		return it.Name + "/"

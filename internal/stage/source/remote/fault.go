@@ -18,7 +18,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// Kind says what kept an attempt from succeeding, and so what may help.
+// Kind says why an attempt failed, and so what may help.
 type Kind int
 
 // The kinds.
@@ -54,13 +54,13 @@ func broken(format string, a ...any) *Fault {
 	return &Fault{Kind: Broken, What: fmt.Sprintf(format, a...)}
 }
 
-// Spoiled is the fault of bytes that are not those of a checksum: another attempt may
-// bring others, and if none does the store was reached, and its object is not what it says.
+// Spoiled is the fault of bytes that do not match a checksum. Another attempt may bring
+// others; if none does, the store was reached, and its object is damaged.
 func Spoiled(name, checksum string) *Fault {
 	return &Fault{
-		Kind: Broken, What: "the bytes are not those of the checksum that the store has of them (" + checksum + ")",
-		Final: errs.New(errs.Unreadable, "the object is not what its checksum says (%s)", checksum).At(at(name)).
-			Try("check the network and the proxies before the store; if others get the same, store the object again"),
+		Kind: Broken, What: "the bytes do not match the checksum that came with them (" + checksum + ")",
+		Final: errs.New(errs.Unreadable, "the object does not match its checksum (%s)", checksum).At(at(name)).
+			Try("check the network and any proxies; if other clients get the same, upload the object again"),
 	}
 }
 
@@ -92,17 +92,17 @@ func Failed(ctx context.Context, name string, err error) error {
 		return refusedBy(name, proxy)
 	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verified):
 		return errs.New(errs.Unreachable, "the server's certificate is not valid, so nothing was sent").At(at(name)).Because(cause).
-			Try("check the address and the clock; if the store has a certificate authority of its own, set SSL_CERT_FILE (or AWS_CA_BUNDLE) to its file")
+			Try("check the address and the clock; if the store has its own certificate authority, set SSL_CERT_FILE or AWS_CA_BUNDLE to the file of its certificate")
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return errs.New(errs.Config, "the server speaks HTTP, not HTTPS").At(at(name)).Because(cause).
 			Try("write http:// in the address or in endpoint_url")
 	case errors.As(err, &dns) && dns.IsNotFound: // see Net.resolve: one that was known is not forgotten
-		// The name servers of a machine that has just started say this of every name.
-		what := "there is no server of the name " + errs.Name(dns.Name)
+		// On a machine that has just started, name servers may say this of every name.
+		what := "there is no server named " + errs.Name(dns.Name)
 		return &Fault{Kind: Unreachable, What: what, Final: errs.New(errs.Unreachable, "%s", what).At(at(name)).
 			Try("check the spelling, and endpoint_url; a name of a private network needs that network's name servers, or a proxy (HTTPS_PROXY)")}
 	case errors.As(err, &dns):
-		return &Fault{Kind: Unreachable, What: "the name of the server could not be resolved", Cause: cause}
+		return &Fault{Kind: Unreachable, What: "the name of the server did not resolve", Cause: cause}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return &Fault{Kind: Unreachable, What: "the connection was refused", Cause: cause}
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):

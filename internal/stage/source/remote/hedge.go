@@ -9,7 +9,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// A read that takes longer than 95 of 100 of its length is asked for a second time, on
+// A read that takes longer than 95 % of reads of its length is requested a second time, on
 // another connection and perhaps of another server; the first answer counts. That costs
 // at most hedgeShare of the requests, since each may be sent again only if twenty others
 // were not.
@@ -21,7 +21,7 @@ const (
 	hedgeOver  = 1.2
 )
 
-// late is when a read of n bytes is late; false: it is not known, or none may be sent
+// late is when a read of n bytes counts as late; false: unknown, or none may be sent
 // twice. h.mu is not held.
 func (h *host) late(n int) (time.Duration, bool) {
 	h.mu.Lock()

@@ -11,9 +11,10 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// host is what is known of a server, and what it is asked for at once.
+// host is what is known of a server, and the limits of requests to it.
 type host struct {
 	name string
 
@@ -91,7 +92,7 @@ func (h *host) enter(ctx context.Context) error {
 	h.spaced = h.spaced || wait > 0
 	h.sent.add(now)
 	h.mu.Unlock()
-	if err := sleep(ctx, wait); err != nil {
+	if err := source.Sleep(ctx, wait); err != nil {
 		h.ends()
 		return err
 	}
@@ -99,7 +100,7 @@ func (h *host) enter(ctx context.Context) error {
 	return nil
 }
 
-// admit gives turns to those who wait; h.mu is held.
+// admit gives turns to waiting requests; h.mu is held.
 func (h *host) admit() {
 	n := min(max(int(h.limit)-h.active, 0), len(h.queue))
 	for _, turn := range h.queue[:n] {
@@ -109,7 +110,7 @@ func (h *host) admit() {
 	h.queue = slices.Delete(h.queue, 0, n)
 }
 
-// ends says that a request that took a turn has ended, and nothing else of it.
+// ends says only that a request that took a turn has ended.
 func (h *host) ends() {
 	h.mu.Lock()
 	h.active--
@@ -159,7 +160,7 @@ const (
 func (h *host) mayRetry(ctx context.Context, wait, left time.Duration) error {
 	end := time.Now().Add(left)
 	for {
-		if err := sleep(ctx, wait); err != nil {
+		if err := source.Sleep(ctx, wait); err != nil {
 			return err
 		}
 		h.mu.Lock()
@@ -231,10 +232,10 @@ func (n *Net) Troubles() (all []Trouble) {
 // Waits reports whether requests wait for a host now.
 func (n *Net) Waits() bool { return len(n.Troubles()) > 0 }
 
-// Count is what was asked of a host.
+// Count is the requests to one host.
 type Count = stats.Source
 
-// Counts is what was asked of each host since the Net was made.
+// Counts are the requests to each host since the Net was made.
 func (n *Net) Counts() map[string]Count {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// How many requests a host is asked for at once, and how many a second.
+// Limits of concurrent requests to a host, and of requests per second.
 //
-// At once: the limit follows what requests bring. Time is cut into windows; where all of
+// Concurrent requests: the limit follows throughput. Time is cut into windows; where all of
 // the limit was used, the next window tries a larger one, and keeps it if more came of it.
 // Now and then a smaller one is tried, and kept if no less came. So the limit settles near
 // bandwidth times latency, and moves when these do. Several processes find their shares in
 // the same way: what one gives up, others win.
 //
-// Whoever reads has as many readers as Link.Conns says, so nobody needs to wait for a turn
-// where the limit is too small: that all turns are taken has to count as wanting more.
+// Callers have as many readers as Link.Conns says, so nobody waits for a turn even if the
+// limit is too small: a limit that is used up must count as demand for more.
 //
-// A second: a host that refuses requests (429, 503 SlowDown) has a limit that the number
-// at once does not show. From then on requests are also spaced, at first a little below
+// Requests per second: a host that refuses some (429, 503 SlowDown) has a limit of rate, not
+// of concurrency. From then on requests are also spaced, at first a little below
 // the rate at which they were answered, and then faster the longer nothing is refused:
 // the rate comes near the host's limit again within seconds, and leaves it within 20
 // seconds where that was lifted.
@@ -37,7 +37,7 @@ const (
 
 	windowLeast = 250 * time.Millisecond
 	windowFirst = 100 * time.Millisecond // while the limit grows
-	// requestBytes is what a request counts beside its bytes: small ones are work, too.
+	// requestBytes is what a request counts in addition to its bytes: small ones are work too.
 	requestBytes = 16 << 10
 
 	backRate  = 0.9                    // of the rate that was answered, after a refusal
@@ -188,7 +188,7 @@ func (s *spacing) allowed(now time.Time) float64 {
 	return s.rate * math.Exp(0.02*t*(t+2))
 }
 
-// wait is how long the next request has to wait, and takes its turn.
+// wait takes the next request's turn, and returns how long it must wait.
 func (s *spacing) wait(now time.Time) time.Duration {
 	if s.rate == 0 {
 		return 0

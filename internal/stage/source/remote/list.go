@@ -13,9 +13,14 @@ import (
 // List is source.Source's. Stores sort a folder among the others as if its name ended in a
 // slash, so all of it is here before the first is yielded.
 func (s *Source) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	dir := strings.TrimSuffix(prefix, "/")
+	return byName(s.pages(ctx, dir, func(ctx context.Context, token string) (Page, error) { return s.store.Page(ctx, dir, false, token) }))
+}
+
+func byName(pages iter.Seq2[source.Info, error]) iter.Seq2[source.Info, error] {
 	return func(yield func(source.Info, error) bool) {
 		var all []source.Info
-		for it, err := range s.pages(ctx, prefix, false) {
+		for it, err := range pages {
 			if err != nil {
 				yield(source.Info{}, err)
 				return
@@ -33,21 +38,53 @@ func (s *Source) List(ctx context.Context, prefix string) iter.Seq2[source.Info,
 
 // Walk is source.Walker's.
 func (s *Source) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
-	return s.pages(ctx, prefix, true)
+	dir := strings.TrimSuffix(prefix, "/")
+	return s.pages(ctx, dir, func(ctx context.Context, token string) (Page, error) { return s.store.Page(ctx, dir, true, token) })
+}
+
+// Can is source.Able's: a store that is not Prefixed answers with whole folders, and the
+// caller may then remember the rest.
+func (s *Source) Can(string) source.Abilities {
+	_, begin := s.store.(Prefixed)
+	return source.Abilities{Begin: begin, Walk: true}
+}
+
+// Begin is source.Prefixer's.
+func (s *Source) Begin(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	store, ok := s.store.(Prefixed)
+	if !ok {
+		return source.Begin(ctx, struct{ source.Source }{s}, prefix)
+	}
+	at := strings.LastIndexByte(prefix, '/')
+	dir, letters := strings.TrimSuffix(prefix[:at+1], "/"), prefix[at+1:]
+	pages := s.pages(ctx, dir, func(ctx context.Context, token string) (page Page, err error) {
+		page, err = store.Begin(ctx, dir, letters, token)
+		page.Folder = true // whatever is in it
+		return page, err
+	})
+	return byName(func(yield func(source.Info, error) bool) {
+		for it, err := range pages {
+			if err == nil && !strings.HasPrefix(it.Name, prefix) {
+				continue
+			}
+			if !yield(it, err) {
+				return
+			}
+		}
+	})
 }
 
 // pages yields the entries of all pages of a listing. Listings are data: what is not
 // below the folder, not in order or a page without end is an error. Where a store has an
 // order of its own (Page.Loose), entries are yielded when all pages are here.
-func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[source.Info, error] {
+func (s *Source) pages(ctx context.Context, dir string, of func(ctx context.Context, token string) (Page, error)) iter.Seq2[source.Info, error] {
 	return func(yield func(source.Info, error) bool) {
-		dir := strings.TrimSuffix(prefix, "/")
 		last, token, any, folder := "", "", false, false
 		var held []source.Info // of pages in an order of the store's own
 		for {
 			var page Page
 			err := s.try(ctx, dir, -1, 0, func(ctx context.Context, _ *host) (n int, err error) {
-				page, err = s.store.Page(ctx, dir, flat, token)
+				page, err = of(ctx, token)
 				return 0, err
 			})
 			if err != nil {
@@ -79,7 +116,7 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 			}
 			if page.Next == token {
 				yield(source.Info{}, errs.New(errs.Unreadable, "the listing does not end: the store answered with the same page twice").At(at(dir)).
-					Try("check the store, and the proxies before it"))
+					Try("check the store and any proxies"))
 				return
 			}
 			token = page.Next
@@ -91,21 +128,21 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 }
 
 func misplaced(dir, name, last string) error {
-	what := errs.New(errs.Unreadable, "the listing is not one of this folder: it has %s", errs.Name(name))
+	what := errs.New(errs.Unreadable, "the listing is not of this folder: it has %s", errs.Name(name))
 	if strings.HasPrefix(name, dir+"/") {
 		what = errs.New(errs.Unreadable, "the listing is not in order: %s comes after %s", errs.Name(name), errs.Name(last))
 	}
-	return what.At(at(dir)).Try("check the store, and the proxies before it: nobody knows what else is missing")
+	return what.At(at(dir)).Try("check the store and any proxies: other names may be missing too")
 }
 
 // Missing is the error of a name that there is nothing of.
 func Missing(name string) error {
 	return errs.New(errs.NotFound, "there is no such object or folder").At(at(name)).
-		Try("check the name; if it was there when the dataset was indexed, it was removed since")
+		Try("check the name; if it existed when the dataset was indexed, it has been removed")
 }
 
 // Changed is the error of an object that is not the one that was opened.
 func Changed(obj source.Info, format string, a ...any) error {
 	return errs.New(errs.Changed, "the object is not the one that was indexed: "+format, a...).At(at(obj.Name)).
-		Try("do not write to a dataset that is being read; open it again to index it anew")
+		Try("do not write to a dataset that is being read; open it again to index what changed")
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Net is what all sources of a process share: connections, and for each host what it
-// accepts and what was asked of it. Safe for concurrent use. Nothing is set up before the
+// accepts and how it was used. Safe for concurrent use. Nothing is set up before the
 // first request.
 type Net struct {
 	opt    Options
@@ -57,7 +57,7 @@ func NewNet(opt Options) *Net {
 	return &Net{opt: opt, hosts: map[string]*host{}, names: map[string]*addresses{}}
 }
 
-// Client makes requests: HTTP/1.1, since a connection of its own for each request is
+// Client makes requests: HTTP/1.1, since a separate connection for each request is
 // what gives a range its bandwidth. It does not follow redirects, decompresses nothing,
 // and has no time limit but that of a silent connection.
 func (n *Net) Client() *http.Client {

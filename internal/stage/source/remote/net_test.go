@@ -112,7 +112,7 @@ func TestNames(t *testing.T) {
 	n := remote.NewNet(remote.Options{Resolver: stagetest.Resolver(func(string) ([]string, error) { return answer() })})
 	defer n.Close()
 	_, err := get(t, n, "http://misspelt.test:"+port)
-	if f := (*remote.Fault)(nil); !errors.As(err, &f) || f.Kind != remote.Unreachable || !strings.Contains(f.What, "no server of the name misspelt.test") || !strings.Contains(errs.From(f.Final).Hint, "spelling") {
+	if f := (*remote.Fault)(nil); !errors.As(err, &f) || f.Kind != remote.Unreachable || !strings.Contains(f.What, "no server named misspelt.test") || !strings.Contains(errs.From(f.Final).Hint, "spelling") {
 		t.Errorf("%v", err)
 	}
 	answer = func() ([]string, error) { return nil, errors.New("down") }
@@ -174,7 +174,7 @@ func TestAuthorities(t *testing.T) {
 		{"AWS_CA_BUNDLE", file, "other.test", "unreachable", "certificate is not valid"},
 		{"AWS_CA_BUNDLE", "", "there.test", "unreachable", "certificate is not valid"},
 		{"AWS_CA_BUNDLE", empty + "x", "there.test", "config", "AWS_CA_BUNDLE names cannot be read"},
-		{"AWS_CA_BUNDLE", empty, "there.test", "config", "no certificate in it"},
+		{"AWS_CA_BUNDLE", empty, "there.test", "config", "no readable certificate"},
 		{"SSL_CERT_FILE", empty, "there.test", "config", "SSL_CERT_FILE names"},
 		{"SSL_CERT_FILE", filepath.Dir(empty), "there.test", "config", "SSL_CERT_FILE names"},
 	} {
@@ -236,8 +236,8 @@ func TestProxies(t *testing.T) {
 		{[]string{"HTTP_PROXY=" + withUser}, "http://data.test/x", "by proxy", "GET data.test Basic dXNlcjpodXNo"},
 		{[]string{"http_proxy=" + strings.TrimPrefix(proxy.URL, "http://")}, "http://data.test/x", "by proxy", "GET data.test "},
 		{[]string{"HTTP_PROXY=" + proxy.URL, "NO_PROXY=.test"}, "http://data.test:" + direct + "/x", "ok", ""},
-		{[]string{"HTTPS_PROXY=" + withUser}, "https://wants.test/x", "denied: the proxy wants a user name and a password (407)", "CONNECT wants.test:443 Basic dXNlcjpodXNo"},
-		{[]string{"HTTPS_PROXY=" + proxy.URL}, "https://forbidden.test/x", "denied: the proxy does not allow", "CONNECT forbidden.test:443 "},
+		{[]string{"HTTPS_PROXY=" + withUser}, "https://wants.test/x", "denied: the proxy requires a user name and a password (407)", "CONNECT wants.test:443 Basic dXNlcjpodXNo"},
+		{[]string{"HTTPS_PROXY=" + proxy.URL}, "https://forbidden.test/x", "denied: the proxy forbids", "CONNECT forbidden.test:443 "},
 		{[]string{"HTTPS_PROXY=" + proxy.URL}, "https://down.test/x", "fault: the proxy could not connect: the proxy answered 502", "CONNECT down.test:443 "},
 		{[]string{"HTTP_PROXY=http://user:hush@[::1/"}, "http://data.test/x", "config: HTTP_PROXY is not the address of a proxy", ""},
 		{[]string{"https_proxy=ftp://hush/"}, "http://data.test/x", "config: https_proxy is not the address of a proxy", ""},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // rate is a limit of bytes per second.
@@ -13,7 +15,7 @@ type rate struct {
 	free      time.Time // when what was promised has been sent
 }
 
-// wait returns when n more bytes may be requested. nil has no limit.
+// wait returns once n more bytes may be requested. A nil rate has no limit.
 func (r *rate) wait(ctx context.Context, n int) error {
 	if r == nil {
 		return nil
@@ -26,20 +28,5 @@ func (r *rate) wait(ctx context.Context, n int) error {
 	wait := r.free.Sub(now)
 	r.free = r.free.Add(time.Duration(float64(n) / r.perSecond * float64(time.Second)))
 	r.mu.Unlock()
-	return sleep(ctx, wait)
-}
-
-// sleep returns after that long, or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return source.Sleep(ctx, wait)
 }

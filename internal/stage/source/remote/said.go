@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Said is what a server says of an error: the cause of ours.
+// Said is a server's error message: the cause of ours.
 type Said struct {
 	Who     string // "": the server
 	Status  int
@@ -54,19 +54,30 @@ func Complaint(resp *http.Response) []byte {
 	return body
 }
 
-// Document reads an answer about the object name that may have most bytes, and takes it
-// apart by decode. The error says whose it is not: "the server's answer" is not "the JSON of
-// the API".
-func Document(ctx context.Context, name string, resp *http.Response, most int, whose, kind string, decode func([]byte) error) error {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(most)+1))
+// Document is what the answers of an API are: JSON or XML of bounded length.
+type Document struct {
+	Whose  string // "the server's answer"
+	Kind   string // "the JSON of the API"
+	Most   int    // bytes
+	Decode func(text []byte, into any) error
+}
+
+// Read reads an answer about the object name, and closes it. refused is the error of one
+// whose status is not 200.
+func (d Document) Read(ctx context.Context, name string, resp *http.Response, into any, refused func() error) error {
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return refused()
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(d.Most)+1))
 	if err != nil {
 		return Failed(ctx, name, err)
 	}
-	if len(body) > most {
-		return broken("%s is longer than any that it may give", whose)
+	if len(body) > d.Most {
+		return broken("%s is longer than allowed", d.Whose)
 	}
-	if err := decode(body); err != nil {
-		f := broken("%s is not %s", whose, kind)
+	if err := d.Decode(body, into); err != nil {
+		f := broken("%s is not %s", d.Whose, d.Kind)
 		f.Cause = err
 		return f
 	}

@@ -24,6 +24,7 @@ var (
 	_ source.Source = (*Source)(nil)
 	_ source.Linked = (*Source)(nil)
 	_ source.Walker = (*Source)(nil)
+	_ source.Able   = (*Source)(nil)
 )
 
 // New makes a Source of a store, within the limits of net and of access.
@@ -148,7 +149,7 @@ func (s *Source) try(ctx context.Context, name string, off int64, length int, at
 	}
 }
 
-// origin says who set the address of a host that was never reached.
+// origin says which setting gave the address of a host that was never reached.
 func (s *Source) origin(name string) string {
 	if o, ok := s.store.(Origin); ok {
 		return o.Origin(name)

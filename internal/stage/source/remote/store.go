@@ -36,6 +36,13 @@ type Store interface {
 	Page(ctx context.Context, dir string, flat bool, token string) (Page, error)
 }
 
+// Prefixed is a Store that lists a part of a folder.
+type Prefixed interface {
+	// Begin is a Page, not flat, of what is directly below dir and begins with letters;
+	// what it has besides is left out. Where there is nothing, it has no entries.
+	Begin(ctx context.Context, dir, letters, token string) (Page, error)
+}
+
 // Origin is a Store whose hosts are set by the user.
 type Origin interface {
 	// Origin is the setting that the address of a name's host was read from, such as

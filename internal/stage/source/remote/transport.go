@@ -98,7 +98,7 @@ func roots() (*x509.CertPool, error) {
 		}
 		text, err := os.ReadFile(file)
 		if err == nil && !addCertificates(pool, text) {
-			err = errs.New(errs.Config, "there is no certificate in it that can be read")
+			err = errs.New(errs.Config, "it has no readable certificate")
 		}
 		if err != nil {
 			return nil, errs.New(errs.Config, "the certificates that %s names cannot be read", variable).At(at(file)).Because(err).
@@ -174,21 +174,21 @@ func connected(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Respon
 	return &refusal{resp.StatusCode}
 }
 
-// refusedBy is what the refusal of a proxy means.
+// refusedBy is the error for a refusal by a proxy.
 func refusedBy(name string, r *refusal) error {
 	switch {
 	case r.status == http.StatusProxyAuthRequired:
 		return NoProxyAccess(name)
 	case r.status < 500:
-		return errs.New(errs.Denied, "the proxy does not allow connections to this host").At(at(name)).Because(r).
-			Try("ask for it to be allowed, or add the host to NO_PROXY")
+		return errs.New(errs.Denied, "the proxy forbids connections to this host").At(at(name)).Because(r).
+			Try("ask for permission, or add the host to NO_PROXY")
 	}
 	return &Fault{Kind: Unreachable, Status: r.status, What: "the proxy could not connect", Cause: r}
 }
 
 // NoProxyAccess is the error of a proxy that wants a user name and a password.
 func NoProxyAccess(name string) error {
-	return errs.New(errs.Denied, "the proxy wants a user name and a password (407)").At(at(name)).
+	return errs.New(errs.Denied, "the proxy requires a user name and a password (407)").At(at(name)).
 		Try("write them into HTTP_PROXY and HTTPS_PROXY, as http://USER:PASSWORD@HOST:PORT")
 }
 
@@ -208,8 +208,8 @@ func LinkLocal(ip string) bool {
 
 // refusedAddress is the error of a host with such an address.
 func refusedAddress(host string) error {
-	return errs.New(errs.Unreadable, "%s has a link-local address, where clouds give machines their keys: nothing was sent", errs.Name(host)).
-		Try("check the name, and where it leads: no data are stored there")
+	return errs.New(errs.Unreadable, "%s has a link-local address, at which clouds provide credentials to machines: nothing was sent", errs.Name(host)).
+		Try("check the name and what it resolves to: no data is stored there")
 }
 
 // watched is a connection on which a silence is an error: of an answer that does not

@@ -39,7 +39,7 @@ type told struct {
 
 // failed counts a fault, and says how long to wait before the next attempt, if there is
 // to be one. moved means that bytes came. Waits are drawn evenly from zero to twice the
-// last limit ("full jitter"), so that those who failed together do not come back together.
+// last limit ("full jitter"), so that requests that failed together do not retry together.
 func (t *trial) failed(f *Fault, moved bool) (wait time.Duration, again bool) {
 	if moved {
 		t.since, t.row = time.Now(), 0
@@ -86,12 +86,12 @@ func (t *trial) gaveUp(name string, off int64, f *Fault, origin string) error {
 			fmt.Fprintf(&b, " (%d times)", a.times)
 		}
 	}
-	code, what, hint := errs.Unreachable, "the store could not be read", "check the network and the store; fetch.deadline (--deadline) is how long a read is tried"
+	code, what, hint := errs.Unreachable, "the store could not be read", "check the network and the store; fetch.deadline (--deadline) sets how long a read is retried"
 	switch {
 	case t.unreached && origin != "":
-		what, hint = "the store has never answered", "check its address, which "+origin+" has; fetch.deadline (--deadline) is how long it is tried"
+		what, hint = "the store has never answered", "check its address, which comes from "+origin+"; fetch.deadline (--deadline) sets how long it is tried"
 	case t.unreached:
-		what, hint = "the server has never answered", "check its name, and endpoint_url if it is the store of another vendor, the network and its proxies; fetch.deadline (--deadline) is how long it is tried"
+		what, hint = "the server has never answered", "check its name, the network and any proxies; if another vendor runs the store, set endpoint_url; fetch.deadline (--deadline) sets how long it is tried"
 	case f.Kind == Throttled:
 		code, what, hint = errs.Throttled, "the store refused requests", "ask for a higher limit, spread the data over more prefixes, or set fetch.connections (--connections)"
 	}

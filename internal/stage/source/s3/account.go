@@ -46,8 +46,8 @@ func (s *store) current(ctx context.Context) (*account, error) {
 	return s.account, nil
 }
 
-// renew has the account set up anew, with its credentials, unless somebody has done so
-// since it was used.
+// renew makes the next request set up the account and its credentials again, unless that has
+// been done since used was.
 func (s *store) renew(used *account) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *store) setUp(ctx context.Context) (*account, error) {
 	}
 	if !isRegion(a.region) {
 		return nil, errs.New(errs.Config, "%s is not the name of a region", errs.Name(a.region)).
-			Try("write one such as us-east-1 (dataset.storage.region, AWS_REGION or the profile)")
+			Try("set one such as us-east-1 (dataset.storage.region, AWS_REGION or the profile)")
 	}
 	if a.endpoint, err = newEndpoint(s.storage.EndpointURL, cfg); err != nil {
 		return nil, err
@@ -103,17 +103,17 @@ func unconfigured(ctx context.Context, err error) error {
 		return ctx.Err()
 	case errors.As(err, &missing):
 		known := profiles()
-		e := errs.New(errs.Config, "there is no profile %s in the files of AWS's configuration", errs.Name(missing.Profile))
+		e := errs.New(errs.Config, "there is no profile %s in the AWS configuration files", errs.Name(missing.Profile))
 		switch near := errs.Nearest(missing.Profile, known); {
 		case near != "":
 			return e.Try("did you mean %s?", errs.Name(near))
 		case len(known) > 0:
 			return e.Try("the files have the profiles %s", strings.Join(known, ", "))
 		}
-		return e.Try("set AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE to the files that have it, or leave it out (dataset.storage.profile, AWS_PROFILE)")
+		return e.Try("set AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE to the files that have it, or do not name a profile (dataset.storage.profile, AWS_PROFILE)")
 	}
-	return errs.New(errs.Config, "AWS's configuration cannot be read").Because(unsaid(err)).
-		Try("check the files ~/.aws/config and ~/.aws/credentials, and the variables AWS_*")
+	return errs.New(errs.Config, "the AWS configuration cannot be read").Because(unsaid(err)).
+		Try("check the files ~/.aws/config and ~/.aws/credentials, and the AWS_* variables")
 }
 
 // configFiles are the files that have profiles.
@@ -159,7 +159,7 @@ func (s *store) without(ctx context.Context, a *account, o object, err error) er
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	denied := errs.New(errs.Denied, "the credentials cannot be had").At(at(o.name)).Because(unsaid(err))
+	denied := errs.New(errs.Denied, "no credentials could be obtained").At(at(o.name)).Because(unsaid(err))
 	named := "the default profile"
 	if a.profile != "" {
 		named = "the profile " + errs.Name(a.profile)
@@ -167,12 +167,12 @@ func (s *store) without(ctx context.Context, a *account, o object, err error) er
 	if slices.Equal(a.sources, []aws.CredentialSource{aws.CredentialSourceIMDS}) { // the end of the chain
 		denied.What = "there are no credentials for S3"
 		_ = denied.Try("looked for, in this order: AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY; AWS_WEB_IDENTITY_TOKEN_FILE; %s in %s; "+
-			"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI and _FULL_URI; the role of the instance. Set one of them, or dataset.storage.anonymous for data that is public",
+			"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI and _FULL_URI; the role of the instance. Set one of them, or dataset.storage.anonymous for public data",
 			named, strings.Join(configFiles(), " and "))
 	} else {
 		_ = denied.Try("%s", map[bool]string{
 			true:  "sign in again: aws sso login --profile " + a.profile,
-			false: "check " + named + ", and the variables AWS_* that name roles, tokens and endpoints of credentials",
+			false: "check " + named + ", and the AWS_* variables that name roles, tokens and endpoints of credentials",
 		}[slices.Contains(a.sources, aws.CredentialSourceSSO) || slices.Contains(a.sources, aws.CredentialSourceSSOLegacy)])
 	}
 	if s.had.Load() { // they could be had before: their server may be back soon
@@ -187,14 +187,14 @@ func unsaid(err error) error {
 	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "failed to refresh cached credentials, ")
 	if before, after, ok := strings.Cut(text, "process output: "); ok {
 		if at := strings.LastIndex(after, ", error: "); at >= 0 {
-			return errors.New(before + "process output is not what it should be" + after[at:])
+			return errors.New(before + "process output is not valid" + after[at:])
 		}
-		return errors.New(before + "process output is not what it should be")
+		return errors.New(before + "process output is not valid")
 	}
 	return errors.New(text)
 }
 
-// who says whose credentials were refused.
+// who says which credentials were refused.
 func (ans *answer) who() string {
 	if ans.account.provider == nil {
 		return "the request was anonymous"
@@ -207,7 +207,7 @@ func (ans *answer) who() string {
 		{"SSOProvider", "from single sign-on"},
 		{"LoginProvider", "from aws login"},
 		{"WebIdentityCredentials", "of a role, for a web identity (AWS_WEB_IDENTITY_TOKEN_FILE)"},
-		{"AssumeRoleProvider", "of a role that was assumed"},
+		{"AssumeRoleProvider", "of an assumed role"},
 		{"CredentialsEndpointProvider", "of the container (AWS_CONTAINER_CREDENTIALS_*)"},
 		{"EC2RoleProvider", "of the instance's role"},
 	} {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/servers"
 )
@@ -371,7 +372,7 @@ func TestNotFound(t *testing.T) {
 		"s3://data/train/*.npz":            `the folder "s3://data/train" has 1 entries: 000.tar`,
 		"s3://completely-different/x/y.np": `the folder "s3://" has 2 entries: data, imagenet`,
 	} {
-		_, err := source.Expand(t.Context(), src, []string{name})
+		_, err := pattern.Expand(t.Context(), src, []string{name})
 		if e := errs.From(err); e.Code != errs.NotFound || !strings.Contains(e.Hint, want) {
 			t.Errorf("%s: %v, %s", name, err, e.Hint)
 		}
@@ -399,7 +400,7 @@ func TestNoBucketForOneWhoMayNotListThem(t *testing.T) {
 		}
 		return true
 	}
-	_, err := source.Expand(t.Context(), reach(t, source.Access{}), []string{"s3://some-bucket/train/*.tar"})
+	_, err := pattern.Expand(t.Context(), reach(t, source.Access{}), []string{"s3://some-bucket/train/*.tar"})
 	if e := errs.From(err); e.Code != errs.NotFound || !strings.Contains(e.Hint, `there is no "s3://some-bucket"`) {
 		t.Errorf("%v, %s", err, e.Hint)
 	}

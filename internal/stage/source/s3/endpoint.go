@@ -12,7 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// endpoint says which host has a bucket.
+// endpoint says which host serves a bucket.
 type endpoint struct {
 	base       *url.URL // of a store that is named by its address; nil: AWS, by its rules
 	from       string   // the setting that base was read from
@@ -57,7 +57,7 @@ func newEndpoint(asked string, cfg aws.Config) (endpoint, error) {
 	}
 	u, err := url.Parse(asked)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return e, errs.New(errs.Config, "the address of the store is not one: it has to be http:// or https:// and a host, and perhaps a port").
+		return e, errs.New(errs.Config, "the address of the store is not valid: it must be http:// or https:// with a host, and optionally a port").
 			Try("correct endpoint_url (dataset.storage, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the profile)")
 	}
 	e.base = u
@@ -138,7 +138,7 @@ func (e endpoint) hasName() bool {
 	return e.base != nil && net.ParseIP(e.base.Hostname()) == nil && strings.Contains(e.base.Hostname(), ".")
 }
 
-// suffix is what the hosts of a region end in.
+// suffix is the ending of the hosts of a region.
 func suffix(region string) string {
 	for _, p := range [...][2]string{
 		{"cn-", "amazonaws.com.cn"},

@@ -139,16 +139,16 @@ func TestListingsThatAreWrong(t *testing.T) {
 		"the same entries again": {func() string {
 			return listing("<IsTruncated>true</IsTruncated><NextContinuationToken>%d</NextContinuationToken>%s", pages.Load(), key("d/a"))
 		}, "not in order"},
-		"no token":           {func() string { return listing("<IsTruncated>true</IsTruncated>%s", key("d/a")) }, "how to ask"},
+		"no token":           {func() string { return listing("<IsTruncated>true</IsTruncated>%s", key("d/a")) }, "how to request"},
 		"out of order":       {func() string { return listing("%s%s", key("d/b"), key("d/a")) }, "not in order"},
-		"another folder":     {func() string { return listing("%s", key("e/a")) }, "not one of this folder"},
-		"too deep":           {func() string { return listing("%s", key("d/a/b")) }, "not one of this folder"},
-		"a negative size":    {func() string { return listing("<Contents><Key>d/a</Key><Size>-1</Size></Contents>") }, "not one of this folder"},
-		"a folder elsewhere": {func() string { return listing("<CommonPrefixes><Prefix>e/</Prefix></CommonPrefixes>") }, "not one of this folder"},
+		"another folder":     {func() string { return listing("%s", key("e/a")) }, "not of this folder"},
+		"too deep":           {func() string { return listing("%s", key("d/a/b")) }, "not of this folder"},
+		"a negative size":    {func() string { return listing("<Contents><Key>d/a</Key><Size>-1</Size></Contents>") }, "not of this folder"},
+		"a folder elsewhere": {func() string { return listing("<CommonPrefixes><Prefix>e/</Prefix></CommonPrefixes>") }, "not of this folder"},
 		"a folder that is none": {func() string {
 			return listing("<CommonPrefixes><Prefix>d/a</Prefix></CommonPrefixes>")
-		}, "not one of this folder"},
-		"not encoded": {func() string { return listing("<EncodingType>url</EncodingType>%s", key("d/%zz")) }, "not encoded"},
+		}, "not of this folder"},
+		"not encoded": {func() string { return listing("<EncodingType>url</EncodingType>%s", key("d/%zz")) }, "wrongly encoded"},
 		"cut":         {func() string { return "<ListBucketResult>" + key("d/a") }, "not a listing"},
 		"a page":      {func() string { return "<html><body>Sign in</body></html>" }, "not a listing"},
 		"nothing":     {func() string { return "" }, "not a listing"},

@@ -22,6 +22,15 @@ const mostListing = 16 << 20
 
 // Page is remote.Store's. The listing of s3:// itself is that of all buckets.
 func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (remote.Page, error) {
+	return s.page(ctx, dir, "", flat, token)
+}
+
+// Begin is remote.Prefixed's.
+func (s *store) Begin(ctx context.Context, dir, letters, token string) (remote.Page, error) {
+	return s.page(ctx, dir, letters, false, token)
+}
+
+func (s *store) page(ctx context.Context, dir, letters string, flat bool, token string) (remote.Page, error) {
 	if isRoot(dir) {
 		return s.buckets(ctx, dir)
 	}
@@ -36,7 +45,7 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 	if !flat {
 		q.Set("delimiter", "/")
 	}
-	body, err := s.list(ctx, o, q)
+	body, err := s.list(ctx, o, letters, q)
 	if err != nil {
 		return remote.Page{}, err
 	}
@@ -45,7 +54,7 @@ func (s *store) Page(ctx context.Context, dir string, flat bool, token string) (
 
 // below says whether there are objects below a name; for a bucket, whether it exists.
 func (s *store) below(ctx context.Context, o object) (bool, error) {
-	body, err := s.list(ctx, o, url.Values{"max-keys": {"1"}})
+	body, err := s.list(ctx, o, "", url.Values{"max-keys": {"1"}})
 	if err != nil {
 		return false, err
 	}
@@ -53,12 +62,12 @@ func (s *store) below(ctx context.Context, o object) (bool, error) {
 	return err == nil && len(l.Contents)+len(l.CommonPrefixes) > 0, err
 }
 
-// list is the XML of ListObjectsV2 for what is below a name.
-func (s *store) list(ctx context.Context, o object, q url.Values) ([]byte, error) {
+// list is the XML of ListObjectsV2 for what is below a name and begins with letters.
+func (s *store) list(ctx context.Context, o object, letters string, q url.Values) ([]byte, error) {
 	q.Set("list-type", "2")
 	q.Set("encoding-type", "url") // XML has no way to write most control characters
-	if o.key != "" {
-		q.Set("prefix", o.key+"/")
+	if prefix := remote.Prefix(o.key, letters); prefix != "" {
+		q.Set("prefix", prefix)
 	}
 	bucket := o
 	bucket.key = ""
@@ -117,12 +126,12 @@ func parseListing(body []byte, name string) (l listing, err error) {
 	}
 	for i := range l.Contents {
 		if l.Contents[i].Key, err = url.QueryUnescape(l.Contents[i].Key); err != nil {
-			return l, unlisted(name, "a key is not encoded as it should be")
+			return l, unlisted(name, "a key is wrongly encoded")
 		}
 	}
 	for i := range l.CommonPrefixes {
 		if l.CommonPrefixes[i].Prefix, err = url.QueryUnescape(l.CommonPrefixes[i].Prefix); err != nil {
-			return l, unlisted(name, "a prefix is not encoded as it should be")
+			return l, unlisted(name, "a prefix is wrongly encoded")
 		}
 	}
 	return l, nil
@@ -160,7 +169,7 @@ func readListing(body []byte, dir object, flat bool) (remote.Page, error) {
 		rest, ok := strings.CutPrefix(folders[0].Prefix, prefix)
 		rest, slash := strings.CutSuffix(rest, "/")
 		if !ok || !slash || flat || strings.Contains(rest, "/") {
-			return remote.Page{}, unlisted(dir.name, "it has the folder %s", errs.Name(folders[0].Prefix))
+			return remote.Page{}, unlisted(dir.name, "it contains the folder %s", errs.Name(folders[0].Prefix))
 		}
 		folders = folders[1:]
 		if rest != "" {
@@ -169,7 +178,7 @@ func readListing(body []byte, dir object, flat bool) (remote.Page, error) {
 	}
 	if l.IsTruncated {
 		if page.Next = l.NextContinuationToken; page.Next == "" {
-			return remote.Page{}, unlisted(dir.name, "there is more of it, but it does not say how to ask for that")
+			return remote.Page{}, unlisted(dir.name, "it is incomplete, but does not say how to request the rest")
 		}
 	}
 	return page, nil
@@ -211,6 +220,6 @@ func (s *store) buckets(ctx context.Context, dir string) (remote.Page, error) {
 
 // unlisted is the error of a listing that is not one.
 func unlisted(name, format string, a ...any) error {
-	return errs.New(errs.Unreadable, "the listing is not one of this folder: "+format, a...).At(at(name)).
-		Try("check the store, and the proxies before it: nobody knows what else is missing")
+	return errs.New(errs.Unreadable, "the listing is not of this folder: "+format, a...).At(at(name)).
+		Try("check the store and any proxies: other names may be missing too")
 }

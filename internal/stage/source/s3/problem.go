@@ -15,7 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// problem is what the body of an answer says that is an error. All else in such a body
+// problem is what the body of an error answer says. Everything else in such a body
 // stays there: it may repeat the request with its signature.
 type problem struct {
 	Code, Message string
@@ -64,7 +64,7 @@ func (ans *answer) cause() error {
 	return errors.New(text)
 }
 
-// Codes of problems, by what they mean. There are hundreds; others are told by their status.
+// Codes of problems, by their meaning. There are hundreds; the others are judged by their status.
 func isExpired(code string) bool {
 	return slices.Contains([]string{"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}, code)
 }
@@ -124,13 +124,13 @@ func (s *store) final(o object, ans *answer) *errs.Error {
 		return errs.New(errs.Unreadable, "the object is archived").
 			Try("restore it first, or copy it to a storage class that can be read at once")
 	case "InvalidAccessKeyId", "InvalidToken", "XAdminUserNotFound":
-		return errs.New(errs.Denied, "the store does not know the access key, or not its token").
-			Try("%s: check that it is of this store%s, and that it was not deleted", ans.who(), elsewhereHint(ans.account))
+		return errs.New(errs.Denied, "the store does not know the access key or its token").
+			Try("%s: check that it belongs to this store%s, and has not been deleted", ans.who(), elsewhereHint(ans.account))
 	case "SignatureDoesNotMatch":
 		return errs.New(errs.Denied, "the store refused the signature").
 			Try("%s: check the secret key that belongs to it, and that no proxy changes requests", ans.who())
 	case "RequestTimeTooSkewed":
-		return errs.New(errs.Denied, "the store refused the time of the request").Try("set the clock of this machine")
+		return errs.New(errs.Denied, "the store refused the time of the request as wrong").Try("set the clock of this machine")
 	}
 	switch ans.StatusCode {
 	case http.StatusNotFound:
@@ -138,7 +138,7 @@ func (s *store) final(o object, ans *answer) *errs.Error {
 			return errs.From(remote.Missing(o.name))
 		}
 	case http.StatusUnauthorized, http.StatusForbidden:
-		e := errs.New(errs.Denied, "the store does not allow this")
+		e := errs.New(errs.Denied, "the store denies access")
 		if ans.account.provider == nil {
 			return e.Try("the request was anonymous: leave out dataset.storage.anonymous if you have credentials")
 		}
@@ -146,20 +146,20 @@ func (s *store) final(o object, ans *answer) *errs.Error {
 		if !s.storage.RequesterPays {
 			pays = "; if the requester pays for this bucket, set dataset.storage.requester_pays"
 		}
-		return e.Try("%s: they need s3:GetObject for objects and s3:ListBucket for the bucket, without which names that do not exist are refused too%s", ans.who(), pays)
+		return e.Try("%s: they need s3:GetObject for objects and s3:ListBucket for the bucket (without it, missing names are denied too)%s", ans.who(), pays)
 	}
-	return errs.New(errs.Unreadable, "the store refused the request").Try("see what the store answered; its documentation has the code")
+	return errs.New(errs.Unreadable, "the store refused the request").Try("look up the code in the documentation of the store")
 }
 
-// elsewhereHint names the store, where that may be what is wrong.
+// elsewhereHint names the store, if that may be the mistake.
 func elsewhereHint(a *account) string {
 	if a.endpoint.base != nil {
 		return " at " + errs.Plain(a.endpoint.base.Host) + " (endpoint_url)"
 	}
-	return ", and endpoint_url if it is of another store than AWS"
+	return ", and endpoint_url if the store is not AWS"
 }
 
-// located gives an error of the configuration the name that was asked for.
+// located adds the requested name to an error of the configuration.
 func located(err error, name string) error {
 	var e *errs.Error
 	if errors.As(err, &e) && e.Where == (errs.Where{}) {

@@ -42,7 +42,7 @@ const (
 	nobody = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
-// unescaped is how S3 wants paths signed: as they are sent.
+// unescaped signs paths as they are sent, as S3 requires.
 func unescaped(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }
 
 // ask makes a request, and makes it again where the answer says how it had to be: signed
@@ -94,7 +94,7 @@ func (s *store) once(ctx context.Context, a *account, c call, region string) (*a
 	}
 	plain, err := url.PathUnescape(path)
 	if err != nil {
-		return nil, errs.New(errs.Config, "the address of the store is not one").At(at(c.name)).Because(err).Try("correct endpoint_url")
+		return nil, errs.New(errs.Config, "the address of the store is not valid").At(at(c.name)).Because(err).Try("correct endpoint_url")
 	}
 	h := make(http.Header, 12)
 	for k, v := range c.header {
@@ -205,7 +205,7 @@ func lost(o object, a *account, ans *answer, used, there string) error {
 	e := errs.New(errs.Config, "the bucket is not in the region %s", used).At(at(o.name)).Because(ans.cause()).
 		Try("set the bucket's region (dataset.storage.region or AWS_REGION)")
 	if u, err := url.Parse(ans.Header.Get("Location")); err == nil && u.Host != "" && a.endpoint.base != nil {
-		e.What = "the store sends requests to another host, " + errs.Plain(u.Hostname()) + ", which gets no credentials"
+		e.What = "the store sends requests to another host, " + errs.Plain(u.Hostname()) + ", to which no credentials are sent"
 		return e.Try("if that is the store, set endpoint_url to its address")
 	}
 	if there != "" {

@@ -20,7 +20,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// Scheme is what a list of sources has of it.
+// Scheme is its entry in a list of sources.
 func Scheme(net *remote.Net) source.Scheme {
 	return source.Scheme{Name: "s3", Open: func(a source.Access) (source.Source, error) {
 		return remote.New(&store{net: net, storage: a.Storage, signer: v4.NewSigner(unescaped)}, net, a), nil
@@ -39,14 +39,14 @@ type store struct {
 	had     atomic.Bool  // credentials were found once
 	skew    atomic.Int64 // nanoseconds by which the store's clock is ahead of ours
 	hosted  atomic.Bool  // the store wants buckets in its host's name
-	// loose: conditions are not sent, because the store refuses what has not changed.
+	// loose: conditions are not sent, because the store refuses unchanged objects.
 	// versitygw compares If-Unmodified-Since with fractions of a second, which its own
 	// answers leave out. Answers say of which version they are, and are checked anyway.
 	loose   atomic.Bool
 	regions sync.Map // of buckets that are elsewhere than account.region: string to string
 }
 
-// object is what a name means. key is "" for the bucket itself.
+// object is a parsed name. key is "" for the bucket itself.
 type object struct{ name, bucket, key string }
 
 // parse takes a name apart. What a bucket may be called is checked, since it becomes a
@@ -115,7 +115,7 @@ func (s *store) Stat(ctx context.Context, name string) (source.Info, error) {
 	}
 	info, err := s.head(ctx, o)
 	if c := errs.CodeOf(err); err != nil && (c == errs.NotFound || c == errs.Denied) {
-		// Who may only list a folder is refused what is not in it.
+		// A user who may only list a folder is denied what is not in it.
 		there, err2 := s.below(ctx, o)
 		switch {
 		case there:
@@ -137,7 +137,7 @@ func (s *store) head(ctx context.Context, o object) (source.Info, error) {
 	info := source.Info{Name: strings.Clone(o.name), Size: ans.ContentLength}
 	switch {
 	case ans.StatusCode == http.StatusOK && info.Size < 0:
-		return source.Info{}, &remote.Fault{Kind: remote.Broken, What: "the answer does not say how large the object is"}
+		return source.Info{}, &remote.Fault{Kind: remote.Broken, What: "the answer does not report the size of the object"}
 	case ans.StatusCode == http.StatusOK:
 	case ans.StatusCode == http.StatusBadRequest, ans.StatusCode == http.StatusForbidden:
 		ans, err = s.ask(ctx, call{method: http.MethodGet, object: o, header: http.Header{"Range": {"bytes=0-0"}}})
@@ -161,7 +161,7 @@ func (s *store) head(ctx context.Context, o object) (source.Info, error) {
 // modified begins the version of an object that has no strong ETag: when it was written.
 const modified = "modified "
 
-// version is what tells contents of one key apart: a strong ETag, or when it was last
+// version distinguishes contents of one key: a strong ETag, or when it was last
 // modified, which is text as in an HTTP header. A weak ETag may stay when bytes change.
 func version(etag, last string) string {
 	if tag := strings.Trim(etag, `"`); tag != "" && !strings.HasPrefix(etag, "W/") {
@@ -218,7 +218,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	}
 	v := version(ans.Header.Get("ETag"), ans.Header.Get("Last-Modified"))
 	if size >= 0 && size != obj.Size || obj.Version != "" && v != obj.Version {
-		return 0, remote.Changed(obj, "it is %s of %d bytes, and was %s of %d", v, size, obj.Version, obj.Size)
+		return 0, remote.Changed(obj, "it is now %s of %d bytes, and was %s of %d", v, size, obj.Version, obj.Size)
 	}
 	n, err := remote.Fill(ctx, obj.Name, ans.Body, p)
 	if err == nil && whole {
@@ -244,7 +244,7 @@ func (s *store) changed(ctx context.Context, o object, was source.Info, status i
 	case now.Size == was.Size && (was.Version == "" || now.Version == was.Version):
 		return nil
 	}
-	return remote.Changed(was, "it is %s of %d bytes, and was %s of %d", now.Version, now.Size, was.Version, was.Size)
+	return remote.Changed(was, "it is now %s of %d bytes, and was %s of %d", now.Version, now.Size, was.Version, was.Size)
 }
 
 func at(name string) errs.Where { return errs.Where{File: strings.Clone(name)} }

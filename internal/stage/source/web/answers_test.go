@@ -15,6 +15,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -87,7 +88,7 @@ func TestHostileAnswers(t *testing.T) {
 		"gone":               {"410 Gone", "Content-Length: 0\r\n", "", errs.NotFound, "no such", false},
 		"removed":            {"404 Not Found", "Content-Length: 0\r\n", "", errs.NotFound, "no such", false},
 		"denied":             {"403 Forbidden", "Content-Length: 0\r\n", "", errs.Denied, "403 Forbidden to a request without credentials", false},
-		"a proxy":            {"407 Proxy Authentication Required", "Content-Length: 0\r\n", "", errs.Denied, "the proxy wants", false},
+		"a proxy":            {"407 Proxy Authentication Required", "Content-Length: 0\r\n", "", errs.Denied, "the proxy requires", false},
 		"another status":     {"418 I'm a teapot", "Content-Length: 0\r\n", "", errs.Unreadable, "418", false},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -254,9 +255,9 @@ func TestSizes(t *testing.T) {
 		"empty":                   {tagged(`"e"`, nil), 0, "", ""},
 		"empty, 416":              {get(raw("416 Range Not Satisfiable", "Content-Range: bytes */0\r\nContent-Length: 0\r\n", ""), 405), 0, "", ""},
 		"all refused":             {get(get(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, 403), 0), 0, errs.Denied, "403"},
-		"chunked":                 {chunked, 0, errs.Unsupported, "how long"},
-		"chunked, HEAD refused":   {get(chunked, 405), 0, errs.Unsupported, "how long"},
-		"a range of unknown size": {get(noSize, 405), 0, errs.Unsupported, "how long"},
+		"chunked":                 {chunked, 0, errs.Unsupported, "the size"},
+		"chunked, HEAD refused":   {get(chunked, 405), 0, errs.Unsupported, "the size"},
+		"a range of unknown size": {get(noSize, 405), 0, errs.Unsupported, "the size"},
 		"encoded": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			good(w, r)
@@ -353,7 +354,7 @@ func TestQuery(t *testing.T) {
 	})
 	src := open(t)
 	name := s.URL + "/x.tar?X-Amz-Signature=a%2Fb&c=d//e/../f"
-	paths, err := source.Expand(t.Context(), src, []string{name})
+	paths, err := pattern.Expand(t.Context(), src, []string{name})
 	if err != nil || len(paths) != 1 || paths[0] != name {
 		t.Fatalf("%q, %v", paths, err)
 	}

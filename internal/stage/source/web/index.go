@@ -37,15 +37,15 @@ type pageError struct {
 
 func (e *pageError) Error() string { return e.what }
 
-const listInstead = "name the files with braces ({000..099}), or in a list: @https://HOST/LIST.txt, one URL in each line"
+const listInstead = "name the files with braces ({000..099}), or in a list: @https://HOST/LIST.txt, one URL per line"
 
 func notIndex(format string, a ...any) error {
 	return &pageError{what: fmt.Sprintf(format, a...), hint: listInstead}
 }
 
 var (
-	errTooLong = &pageError{what: "its index page is longer than one of two million files", hint: "distribute the files over several folders"}
-	errNoEnd   = &pageError{what: "its index page has no end", hint: "check the server, and the proxies before it", cut: true}
+	errTooLong = &pageError{what: "its index page is longer than that of two million files", hint: "distribute the files over several folders"}
+	errNoEnd   = &pageError{what: "its index page has no end", hint: "check the server and any proxies", cut: true}
 	errCutJSON = &pageError{what: errNoEnd.what, hint: errNoEnd.hint, cut: true}
 )
 
@@ -71,7 +71,7 @@ func readIndex(contentType string, page *url.URL, r io.Reader) (names []string, 
 	return slices.Compact(x.names), x.ended, nil
 }
 
-// bounded fails after so many bytes.
+// bounded fails after a number of bytes.
 type bounded struct {
 	r    io.Reader
 	left int64
@@ -92,7 +92,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// index is what was found on a page so far.
+// index is what has been found on a page so far.
 type index struct {
 	page  *url.URL
 	base  *url.URL // of links
@@ -109,7 +109,7 @@ func (x *index) add(name string, dir bool) error {
 	case len(name) > mostName:
 		return notIndex("its index page has a name of %d bytes", len(name))
 	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '/' }):
-		return notIndex("its index page has the name %s, which no file can have", errs.Name(name))
+		return notIndex("its index page has the name %s, which cannot be that of a file", errs.Name(name))
 	}
 	name = escapes.Replace(name)
 	if dir {
@@ -171,7 +171,7 @@ func ofJSON(in *bounded, err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && in.ended:
 		return errCutJSON
 	case err == nil, errors.As(err, &syntax), errors.As(err, &kind):
-		return notIndex("it shows JSON that is not a list of objects with a name and a type, as nginx writes it")
+		return notIndex("its JSON is not a list of objects with a name and a type, as nginx writes it")
 	}
 	return err
 }
@@ -228,7 +228,7 @@ func hrefOf(z *html.Tokenizer, more bool) (href string, ok bool) {
 	return href, ok
 }
 
-// link adds what a link names, if that is directly below the page.
+// link adds the target of a link, if that is directly below the page.
 func (x *index) link(href string) error {
 	href = strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || r == '\r' {

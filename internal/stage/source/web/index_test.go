@@ -98,11 +98,11 @@ func TestOddLinks(t *testing.T) {
 func TestHostileIndexes(t *testing.T) {
 	long := strings.Repeat("x", mostName+1)
 	for body, want := range map[string]string{
-		`<a href="a%00b">`:                                  "no file can have",
-		`<a href="a%0Ab">`:                                  "no file can have",
-		`<a href="a%7Fb">`:                                  "no file can have",
-		"<a href=\"a\x01b\">":                               "no file can have",
-		`<a href="..%2F..%2Fetc%2Fpasswd">`:                 "no file can have",
+		`<a href="a%00b">`:                                  "cannot be that of a file",
+		`<a href="a%0Ab">`:                                  "cannot be that of a file",
+		`<a href="a%7Fb">`:                                  "cannot be that of a file",
+		"<a href=\"a\x01b\">":                               "cannot be that of a file",
+		`<a href="..%2F..%2Fetc%2Fpasswd">`:                 "cannot be that of a file",
 		`<a href="` + long + `">`:                           "a name of 1025 bytes",
 		`<a href="` + strings.Repeat("y", mostToken) + `">`: "more than 1048576 bytes",
 	} {
@@ -112,9 +112,9 @@ func TestHostileIndexes(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`[{"name":"a/b"}]`:          "no file can have",
-		`[{"name":"../x"}]`:         "no file can have",
-		`[{"name":"a\u0000"}]`:      "no file can have",
+		`[{"name":"a/b"}]`:          "cannot be that of a file",
+		`[{"name":"../x"}]`:         "cannot be that of a file",
+		`[{"name":"a\u0000"}]`:      "cannot be that of a file",
 		`[{"name":"` + long + `"}]`: "a name of 1025 bytes",
 		`[{"name":1}]`:              "not a list of objects",
 		`[{"type":"file"}]`:         "not a list of objects",

@@ -65,7 +65,7 @@ func (l *login) of(name string, u *url.URL) (sent, error) {
 		}
 		value := "Bearer " + token
 		if !plain(value) {
-			return sent{}, errs.New(errs.Config, "the environment variable %s has characters that no token has", variable).At(at(name)).
+			return sent{}, errs.New(errs.Config, "the environment variable %s has characters that cannot be part of a token", variable).At(at(name)).
 				Try("export %s with the token alone", variable)
 		}
 		return sent{value, "the token of the environment variable " + variable}, nil
@@ -118,6 +118,6 @@ func (l *login) read() {
 	}
 	if err != nil {
 		l.err = errs.New(errs.Config, "the file of user names and passwords cannot be read").At(at(l.file)).Because(err).
-			Try("mend it, or set NETRC to another one; NETRC=/dev/null is none")
+			Try("correct it, or set NETRC to another file; NETRC=/dev/null means none")
 	}
 }

@@ -44,7 +44,7 @@ func parseNetrc(text string) (all []machine, err error) {
 		case "macdef":
 			r.skipMacro()
 		default:
-			return nil, errs.New(errs.Config, "line %d: there is a word that is none of machine, default, login, password, account and macdef", r.line)
+			return nil, errs.New(errs.Config, "line %d: there is a word other than machine, default, login, password, account or macdef", r.line)
 		}
 	}
 	return all, nil
@@ -84,7 +84,7 @@ func (w *words) next() (word string, ok bool) {
 	return word, true
 }
 
-// quoted is a word in quotes, in which a backslash takes the next character as it is.
+// quoted is a word in quotes, in which a backslash escapes the next character.
 func (w *words) quoted() string {
 	var b strings.Builder
 	i := 1

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stage/source/web"
 	"github.com/stoker-data/stoker/internal/stagetest"
@@ -101,7 +102,7 @@ func TestRedirects(t *testing.T) {
 	signature.Store(-1)
 	store.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	err = src.ReadAt(t.Context(), obj, make([]byte, 4), 2)
-	if e := errs.From(err); err == nil || e.Code != errs.Denied || !strings.Contains(e.What, "which gets no credentials") || strings.Contains(e.Error(), "sig=") || strings.Contains(e.What+e.Hint, "hush") {
+	if e := errs.From(err); err == nil || e.Code != errs.Denied || !strings.Contains(e.What, "to which no credentials are sent") || strings.Contains(e.Error(), "sig=") || strings.Contains(e.What+e.Hint, "hush") {
 		t.Errorf("denied after a redirect: %v", err)
 	}
 }
@@ -214,13 +215,13 @@ func TestFolders(t *testing.T) {
 			t.Errorf("%s: %s, want %s", dir, strings.Join(got, ", "), want)
 		}
 	}
-	if _, err := source.Expand(t.Context(), src, []string{s.URL + "/new/plian"}); !strings.Contains(errs.From(err).Hint, "did you mean \""+s.URL+"/new/plain\"?") {
+	if _, err := pattern.Expand(t.Context(), src, []string{s.URL + "/new/plian"}); !strings.Contains(errs.From(err).Hint, "did you mean \""+s.URL+"/new/plain\"?") {
 		t.Errorf("%v (%s)", err, errs.From(err).Hint)
 	}
-	if _, err := source.Expand(t.Context(), src, []string{s.URL + "/nwe/{a,b}"}); !strings.Contains(errs.From(err).Hint, "did you mean \""+s.URL+"/new/a\"?") {
+	if _, err := pattern.Expand(t.Context(), src, []string{s.URL + "/nwe/{a,b}"}); !strings.Contains(errs.From(err).Hint, "did you mean \""+s.URL+"/new/a\"?") {
 		t.Errorf("%v (%s)", err, errs.From(err).Hint)
 	}
-	got, err := source.Expand(t.Context(), src, []string{s.URL + "/new/[a-f]*", s.URL + "/new/{a,plain}", s.URL + "/n?w/a"})
+	got, err := pattern.Expand(t.Context(), src, []string{s.URL + "/new/[a-f]*", s.URL + "/new/{a,plain}", s.URL + "/n?w/a"})
 	if want := "/new/a /new/a /new/plain /new/a"; err != nil || strings.ReplaceAll(strings.Join(got, " "), s.URL, "") != want {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -272,7 +273,7 @@ func TestNoIndex(t *testing.T) {
 			w.Header().Set("Content-Type", "image/png")
 			w.WriteHeader(200)
 		},
-		"no file can": func(w http.ResponseWriter, r *http.Request) {
+		"cannot be that of a file": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			fmt.Fprint(w, `<a href="a%00">`)
 		},

@@ -37,7 +37,7 @@ func address(name string) (*url.URL, error) {
 	return u, nil
 }
 
-// answer is what a server said at the end of all redirects.
+// answer is a server's answer after all redirects.
 type answer struct {
 	*http.Response
 	url    *url.URL // that answered
@@ -111,8 +111,8 @@ func (s *store) do(ctx context.Context, method, name string, header http.Header)
 // ask makes one request to u for a name whose own URL is start.
 func (s *store) ask(ctx context.Context, method, name string, start, u *url.URL, header http.Header) (*answer, error) {
 	if remote.LinkLocal(u.Hostname()) {
-		return nil, errs.New(errs.Unreadable, "%s is a link-local address, where clouds give machines their keys: nothing was sent", u.Hostname()).At(at(name)).
-			Try("check the name, and where it leads: no data are stored there")
+		return nil, errs.New(errs.Unreadable, "%s is a link-local address, at which clouds provide credentials to machines: nothing was sent", u.Hostname()).At(at(name)).
+			Try("check the name and what it resolves to: no data is stored there")
 	}
 	bare := *u
 	bare.User, bare.Fragment, bare.RawFragment = nil, "", ""
@@ -123,7 +123,7 @@ func (s *store) ask(ctx context.Context, method, name string, start, u *url.URL,
 	for k, v := range header {
 		req.Header[k] = v
 	}
-	// Said, not left out: some servers compress for whoever says nothing.
+	// Set explicitly: some servers compress if the header is missing.
 	req.Header.Set("Accept-Encoding", "identity")
 	req.Header.Set("User-Agent", "stoker")
 	a := &answer{url: &bare, away: !sameHost(start, u)}
@@ -170,7 +170,7 @@ func port(u *url.URL) string {
 func follow(u *url.URL, to string) (*url.URL, error) {
 	next, err := u.Parse(to)
 	if err != nil || next.Host == "" || next.Scheme != "http" && next.Scheme != "https" {
-		return nil, lost("", "it was redirected to what is not the URL of a file")
+		return nil, lost("", "it was redirected to something that is not the URL of a file")
 	}
 	if u.Scheme == "https" && next.Scheme == "http" {
 		return nil, lost("", "it was redirected from https to http, where anybody could change the data")
@@ -180,7 +180,7 @@ func follow(u *url.URL, to string) (*url.URL, error) {
 }
 
 func lost(name, what string) error {
-	return errs.New(errs.Unreadable, "%s", what).At(at(name)).Try("check the address, or ask those who run the server; curl -IL shows where it leads")
+	return errs.New(errs.Unreadable, "%s", what).At(at(name)).Try("check the address, or ask whoever runs the server; curl -IL shows the redirects")
 }
 
 func redirects(status int) bool {
@@ -215,18 +215,18 @@ func (a *answer) refused(name string) error {
 		Try("open the address in a browser, or with curl -i, to see what it says")
 }
 
-// denied says what was sent, and never its value.
+// denied says which credentials were sent, never their value.
 func (a *answer) denied(name string) error {
 	what := fmt.Sprintf("the server answered %d %s to a request %s", a.StatusCode, http.StatusText(a.StatusCode), a.sent.describe())
-	hint := "check " + a.sent.what + ", and that it may read this file"
+	hint := "check " + a.sent.what + ", and whether it may read this file"
 	switch {
 	case a.away:
-		what = fmt.Sprintf("the server answered %d %s; it was redirected to %s, which gets no credentials", a.StatusCode, http.StatusText(a.StatusCode), errs.Name(a.url.Host))
+		what = fmt.Sprintf("the server answered %d %s; it was redirected to %s, to which no credentials are sent", a.StatusCode, http.StatusText(a.StatusCode), errs.Name(a.url.Host))
 		hint = "give the address of the file there, and credentials for that host"
 	case a.sent.value == "":
-		hint = "put a user name and a password into ~/.netrc (machine HOST login USER password PASSWORD), or a bearer token into an environment variable and the variable's name into dataset.storage.token_env"
+		hint = "put a user name and a password into ~/.netrc (machine HOST login USER password PASSWORD), or a bearer token into an environment variable, and set dataset.storage.token_env to the name of the variable"
 		if strings.Contains(name, "?") {
-			hint = "if its query is a signature, it may have expired: make a new one; otherwise " + hint
+			hint = "if the query is a signature, it may have expired: make a new one; otherwise " + hint
 		}
 	}
 	return errs.New(errs.Denied, "%s", what).At(at(name)).Try("%s", hint)

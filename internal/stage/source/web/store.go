@@ -95,8 +95,8 @@ func (s *store) probe(ctx context.Context, name string) (source.Info, error) {
 		return source.Info{}, err
 	}
 	if st.Size < 0 {
-		return source.Info{}, errs.New(errs.Unsupported, "the server does not say how long the file is").At(at(name)).
-			Try("a program that makes its answers, or a proxy, may send them so: have the server send the stored file, or download it and give its path")
+		return source.Info{}, errs.New(errs.Unsupported, "the server does not report the size of the file").At(at(name)).
+			Try("a program that generates the answer, or a proxy, may leave it out: have the server send the stored file, or download it and give its path")
 	}
 	return st, nil
 }
@@ -128,7 +128,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		return 0, remote.Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
 	}
 	if v := version(a.Header); obj.Version != "" && v != obj.Version && (v != "" || !since) {
-		return 0, remote.Changed(obj, "its version is %q, and was %q", v, obj.Version)
+		return 0, remote.Changed(obj, "its version was %[2]q and is now %[1]q", v, obj.Version)
 	}
 	if err != nil {
 		return 0, err
@@ -158,8 +158,8 @@ func (s *store) part(a *answer, name string) error {
 		if _, known := s.ranged.Load(host); known {
 			return nil // a fault of that answer: remote.Part says so
 		}
-		return errs.New(errs.Unsupported, "the server does not answer requests of ranges, so no sample could be read without all of its file").At(at(name)).
-			Try("download the files, and give their path; or use a server that does, such as nginx")
+		return errs.New(errs.Unsupported, "the server does not support range requests, so reading one sample would download its whole file").At(at(name)).
+			Try("download the files and give their path, or use a server that does, such as nginx")
 	}
 	return a.refused(name)
 }
@@ -191,8 +191,8 @@ func (s *store) Head(ctx context.Context, name string, p []byte) (int, error) {
 // Page is remote.Store's: the index page of a folder has all of it.
 func (s *store) Page(ctx context.Context, dir string, _ bool, _ string) (remote.Page, error) {
 	if strings.Contains(dir, "?") {
-		return remote.Page{}, errs.New(errs.Unsupported, "a URL with a query is that of one file, and cannot be listed").At(at(dir)).
-			Try("name the files in a list: @https://HOST/LIST.txt, one URL in each line")
+		return remote.Page{}, errs.New(errs.Unsupported, "a URL with a query names one file, and cannot be listed").At(at(dir)).
+			Try("name the files in a list: @https://HOST/LIST.txt, one URL per line")
 	}
 	a, err := s.do(ctx, http.MethodGet, dir+"/", nil)
 	if err != nil {
@@ -219,19 +219,19 @@ func (s *store) Page(ctx context.Context, dir string, _ bool, _ string) (remote.
 	return page, nil
 }
 
-// noIndex says what else to try where a folder is not listed.
+// noIndex says what else to try if a folder is not listed.
 func noIndex(err error) error {
 	if e := errs.From(err); errs.CodeOf(err) == errs.Denied {
 		more := *e
 		more.What += ": it may not list this folder"
-		more.Hint = "name the files with braces ({000..099}) or in a list (@https://HOST/LIST.txt); if it lists folders for users it knows, " + e.Hint
+		more.Hint = "name the files with braces ({000..099}) or in a list (@https://HOST/LIST.txt); if it lists folders for known users, " + e.Hint
 		return &more
 	}
 	return err
 }
 
 func isFolder(name string) error {
-	return errs.New(errs.Unreadable, "this is a folder, and not a file that can be read").At(at(name)).
+	return errs.New(errs.Unreadable, "this is a folder, not a file").At(at(name)).
 		Try("give the name of a file in it")
 }
 
@@ -243,13 +243,13 @@ func encoded(name string, h http.Header) error {
 		return nil
 	}
 	return errs.New(errs.Unsupported, "the server sends this file encoded (Content-Encoding: %s), which was not requested", errs.Name(e)).At(at(name)).
-		Try("have it send the file as it is stored: without Content-Encoding, and without compression by the server or a proxy")
+		Try("have it send the stored file unchanged, without Content-Encoding or compression by the server or a proxy")
 }
 
 // byTime begins versions that are times: ETags begin with a quotation mark.
 const byTime = "modified "
 
-// version is what tells contents of one name apart: a strong ETag, or when it was last
+// version distinguishes contents of one name: a strong ETag, or when it was last
 // modified. A weak ETag may stay when bytes change.
 func version(h http.Header) string {
 	if e := h.Get("ETag"); len(e) > 2 && len(e) <= 1024 && e[0] == '"' && e[len(e)-1] == '"' {

@@ -17,7 +17,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// Scheme is what a list of sources has of it, under the name http or https.
+// Scheme is its entry in a list of sources, under the name http or https.
 func Scheme(name string, net *remote.Net) source.Scheme {
 	return source.Scheme{Name: name, Open: func(a source.Access) (source.Source, error) {
 		return New(net, a), nil

@@ -311,20 +311,20 @@ func changeOfRemote(v *view) (out []Change) {
 	c, full := v.Loop.Cost, v.Full()
 	switch {
 	case c.Opens.Value >= 0.5 && c.Read.Value < whole:
-		out = append(out, Change{v.pack(""), "then upload the shards: a request brings many samples, not one"})
+		out = append(out, Change{v.pack(""), "then upload the shards: a request then brings many samples instead of one"})
 	case !full && v.Loop.Settings.Shuffle == "full":
 		out = append(out, Change{"order: {shuffle: block}", "or shuffle=\"block\": neighbours come in one request; `stoker order --quality` says how well it mixes"})
 	}
 	if full {
-		out = append(out, Change{v.pack("--resize 256"), "fewer bytes per sample: all connections together bring no more"})
+		out = append(out, Change{v.pack("--resize 256"), "fewer bytes per sample: more connections would not bring more"})
 	}
 	switch {
 	case v.Evidence.Storage.Refused.Value >= refusing:
-		out = append(out, Change{"fetch: {connections: 8}", "for each engine, if many share the limit; or ask for a higher one, or spread the data over more prefixes"})
+		out = append(out, Change{"fetch: {connections: 8}", "for each engine, if many share the limit; or ask for a higher limit, or spread the data over more prefixes"})
 	case !full && v.Evidence.Storage.Streams < 8:
-		out = append(out, Change{"fetch: {connections: auto}", "or leave connections= out: few connections wait for each answer"})
+		out = append(out, Change{"fetch: {connections: auto}", "or leave connections= out: few connections mostly wait for answers"})
 	}
-	return append(out, Change{"cp -r data /local/nvme", "or train in the region that has the data; cache=\"8GiB\" keeps what is read twice"})
+	return append(out, Change{"cp -r data /local/nvme", "or train in the region of the data; cache=\"8GiB\" keeps samples for the next epoch"})
 }
 
 func changeOfCollate(v *view) []Change {

@@ -237,9 +237,9 @@ func tinyFiles(v *view) (string, string, Change, bool) {
 // request to a store, where neighbours would cost one together.
 func scattered(v *view) (string, string, Change, bool) {
 	c, s := v.Loop.Cost, v.Evidence.Storage
-	of := "a disk that seeks for each"
+	of := "a disk that seeks for each sample"
 	if s.Remote != "" {
-		of = "a store that is asked for each"
+		of = "a store that needs a request for each sample"
 	}
 	fix := Change{"order: {shuffle: block}", "or shuffle=\"block\": neighbours are read together; `stoker order --quality` says how well it mixes"}
 	if c.Opens.Value >= 0.5 {

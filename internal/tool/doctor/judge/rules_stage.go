@@ -28,7 +28,7 @@ var throttled = rule{
 		return v.Beyond() && v.Costliest().Kind == evidence.Read && v.Evidence.Storage.Refused.Value >= refusing
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("%s refuses %s of the requests as too many: reads wait for those that it allows.", v.Evidence.Storage.Remote, show.Percent(v.Evidence.Storage.Refused.Value))
+		return fmt.Sprintf("%s refuses %s of the requests because there are too many: reads wait.", v.Evidence.Storage.Remote, show.Percent(v.Evidence.Storage.Refused.Value))
 	},
 	why:    func(v *view) []evidence.Line { return append(v.StorageLines(), v.PartLines()...) },
 	change: changeOfRemote,

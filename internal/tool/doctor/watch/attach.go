@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
 	"github.com/stoker-data/stoker/internal/tool/doctor/gather"
 	"github.com/stoker-data/stoker/internal/tool/doctor/judge"
@@ -38,7 +37,7 @@ func Attach(ctx context.Context, pid int, version string) (judge.Report, error) 
 	}
 	ev := evidence.Evidence{
 		Schema: evidence.Schema, Stoker: version, When: time.Now().UTC().Truncate(time.Second),
-		Subject: evidence.Subject{Kind: evidence.OfProcess, PID: pid, Command: source.ShownWords(system.CommandOf(w.Root, pid))}, Machine: system.Look(ctx),
+		Subject: evidence.Subject{Kind: evidence.OfProcess, PID: pid, Command: errs.ShownWords(system.CommandOf(w.Root, pid))}, Machine: system.Look(ctx),
 	}
 	where, began := map[string]int{}, system.Now()
 	p := gather.NewPages()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
 	"github.com/stoker-data/stoker/internal/tool/doctor/gather"
 	"github.com/stoker-data/stoker/internal/tool/doctor/judge"
@@ -283,7 +282,7 @@ func (w *watching) stalled(t float64) {
 func (w *watching) evidence() evidence.Evidence {
 	ev := evidence.Evidence{
 		Schema: evidence.Schema, Stoker: w.Version, When: time.Now().UTC().Truncate(time.Second),
-		Subject: evidence.Subject{Kind: evidence.OfScript, Command: source.ShownWords(w.Command)}, Machine: w.machine,
+		Subject: evidence.Subject{Kind: evidence.OfScript, Command: errs.ShownWords(w.Command)}, Machine: w.machine,
 		Loops: gather.Ordered(append(gather.Loops(w.folder, w.watched), w.pages.Loops(w.lineOf)...)), Storage: w.storage.Found(),
 	}
 	from := w.began

@@ -1,4 +1,4 @@
-package source
+package pattern
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // What *, ?, [] and ** of a pattern stand for: asked of a source part by part, or of a
@@ -14,10 +15,10 @@ import (
 
 func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
 
-// glob is what matches a pattern, sorted; nil for nothing, a malformed pattern
+// glob returns what matches a pattern, sorted; nil for nothing, a malformed pattern
 // included.
 func (x expander) glob(pattern string) ([]string, error) {
-	prefix, rest := split(pattern)
+	prefix, rest := source.CutScheme(pattern)
 	if prefix == "" && strings.HasPrefix(rest, "/") {
 		prefix, rest = "/", strings.TrimLeft(rest, "/")
 	}
@@ -39,9 +40,9 @@ func (x expander) glob(pattern string) ([]string, error) {
 		next := make([][]string, len(found))
 		deep := part == "**" // takes what follows it too, where a listing is flat
 		if deep {
-			_, deep = Flat(x.ctx, x.src, found[0])
+			deep = source.Can(x.src, found[0]).Walk
 		}
-		err := Each(x.ctx, x.width(found[0]), len(found), func(i int) (err error) {
+		err := source.Each(x.ctx, x.width(found[0]), len(found), func(i int) (err error) {
 			if deep {
 				next[i], err = x.flat(found[i], all)
 				return err
@@ -60,10 +61,13 @@ func (x expander) glob(pattern string) ([]string, error) {
 	return slices.Compact(found), nil
 }
 
+// foldersAtOnce is how many folders of a store are listed at the same time.
+const foldersAtOnce = 16
+
 // width is how many folders like this one are listed at once.
 func (x expander) width(dir string) int {
-	if _, waits := LinkOf(x.src, dir); waits {
-		return dirsAtOnce
+	if _, waits := source.LinkOf(x.src, dir); waits {
+		return foldersAtOnce
 	}
 	return 1
 }
@@ -71,13 +75,12 @@ func (x expander) width(dir string) int {
 // flat is what matches the rest of a pattern, which begins with **, in a flat listing of
 // what is below dir.
 func (x expander) flat(dir, rest string) (next []string, err error) {
-	all, _ := Flat(x.ctx, x.src, dir)
 	pattern := strings.FieldsFunc(strings.ReplaceAll(rest, "[!", "[^"), func(r rune) bool { return r == '/' })
 	folders := pattern[len(pattern)-1] != "**" // may be what is meant
 	var before []string
-	for it, err := range all {
+	for it, err := range source.Walk(x.ctx, x.src, dir) {
 		switch {
-		case errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore):
+		case errs.CodeOf(err) == errs.NotFound && !errors.Is(err, source.ErrNoStore):
 			return next, nil
 		case err != nil:
 			return nil, err
@@ -138,7 +141,7 @@ func (x expander) step(next []string, dir, part string, last bool) ([]string, er
 	case part == "**":
 		return x.below(append(next, dir), dir, false)
 	case !hasGlob(part):
-		there, err := Exists(x.ctx, x.src, dir+part)
+		there, err := source.Exists(x.ctx, x.src, dir+part)
 		if there {
 			next = append(next, closed(dir+part, last))
 		}
@@ -155,7 +158,7 @@ func (x expander) step(next []string, dir, part string, last bool) ([]string, er
 		if err != nil || !ok || name[0] == '.' && part[0] != '.' {
 			continue
 		}
-		if last || e.Dir || e.Other == Symlink && IsDir(x.ctx, x.src, dir+name) {
+		if last || e.Dir || e.Other == source.Symlink && source.IsDir(x.ctx, x.src, dir+name) {
 			next = append(next, closed(dir+name, last))
 		}
 	}
@@ -189,15 +192,11 @@ func (x expander) below(next []string, dir string, files bool) ([]string, error)
 
 // begin is what a folder holds that may begin with some letters, and more where the source
 // lists whole folders only.
-func (x expander) begin(dir, letters string) (all []Info, err error) {
-	if letters == "" {
+func (x expander) begin(dir, letters string) (all []source.Info, err error) {
+	if letters == "" || !source.Can(x.src, dir+letters).Begin {
 		return x.entries(dir)
 	}
-	some, ok := Begin(x.ctx, x.src, dir+letters)
-	if !ok {
-		return x.entries(dir)
-	}
-	for it, err := range some {
+	for it, err := range source.Begin(x.ctx, x.src, dir+letters) {
 		if err != nil {
 			return nil, err
 		}
@@ -206,13 +205,13 @@ func (x expander) begin(dir, letters string) (all []Info, err error) {
 	return all, x.ctx.Err()
 }
 
-// entries is what a folder holds; nothing if it is not one.
-func (x expander) entries(dir string) ([]Info, error) {
+// entries returns what a folder holds; nothing if it is not a folder.
+func (x expander) entries(dir string) ([]source.Info, error) {
 	if err := x.ctx.Err(); err != nil {
 		return nil, err
 	}
-	all, err := Names(x.ctx, x.src, dir)
-	if errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore) {
+	all, err := source.Names(x.ctx, x.src, dir)
+	if errs.CodeOf(err) == errs.NotFound && !errors.Is(err, source.ErrNoStore) {
 		return nil, nil
 	}
 	return all, err

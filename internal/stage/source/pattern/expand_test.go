@@ -1,95 +1,20 @@
-package source_test
+package pattern_test
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
-
-// What bash 5.2 makes of the same words (and braceexpand, where it agrees).
-func TestBraces(t *testing.T) {
-	for pattern, want := range map[string]string{
-		"plain":               "plain",
-		"":                    "",
-		"t-{000..003}.tar":    "t-000.tar t-001.tar t-002.tar t-003.tar",
-		"{8..11}":             "8 9 10 11",
-		"{08..11}":            "08 09 10 11",
-		"{3..1}":              "3 2 1",
-		"{-2..1}":             "-2 -1 0 1",
-		"{0..10..5}":          "0 5 10",
-		"{10..0..-5}":         "10 5 0",
-		"{a..e..2}":           "a c e",
-		"{c..a}":              "c b a",
-		"{a,b}{1,2}":          "a1 a2 b1 b2",
-		"x{a,b{1..3},c}y":     "xay xb1y xb2y xb3y xcy",
-		"{a,}":                "a ",
-		"{a,{b,{c,d}}}":       "a b c d",
-		"{x}":                 "{x}",
-		"{}":                  "{}",
-		"{x}{1,2}":            "{x}1 {x}2",
-		"{{1,2}}":             "{1} {2}",
-		"{1..x}":              "{1..x}",
-		`\{a,b\}`:             "{a,b}",
-		`{a\,b,c}`:            "a,b c",
-		"s3://b/{0..1}/x.tar": "s3://b/0/x.tar s3://b/1/x.tar",
-		"{1..2}..{3..4}":      "1..3 1..4 2..3 2..4",
-		"{001..2}":            "001 002",
-		"{9223372036854775806..9223372036854775807}": "9223372036854775806 9223372036854775807",
-	} {
-		got, err := source.Braces(pattern)
-		if err != nil {
-			t.Errorf("%q: %v", pattern, err)
-		} else if strings.Join(got, " ") != want {
-			t.Errorf("%q became %q, want %q", pattern, strings.Join(got, " "), want)
-		}
-	}
-	for pattern, want := range map[string]string{
-		"{a":                                    "no }",
-		"a}":                                    "no {",
-		"{{a}":                                  "no }",
-		"{1..1000000000}":                       "more than",
-		"{0..9}" + strings.Repeat("{0..9}", 12): "more than",
-		"{-9223372036854775808..9223372036854775807}": "more than",
-	} {
-		_, err := source.Braces(pattern)
-		e := errs.From(err)
-		if err == nil || e.Code != errs.Config || !strings.Contains(e.What, want) || e.Hint == "" {
-			t.Errorf("%q: %v", pattern, err)
-		}
-	}
-}
-
-func TestBracesCountProperty(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(0, 200).Draw(t, "n")
-		from := rapid.IntRange(-50, 5000).Draw(t, "from")
-		width := rapid.IntRange(1, 6).Draw(t, "width")
-		pattern := fmt.Sprintf("a{%0*d..%0*d}b{x,y}", width, from, width, from+n)
-		got, err := source.Braces(pattern)
-		if err != nil || len(got) != 2*(n+1) {
-			t.Fatalf("%s: %d names, %v", pattern, len(got), err)
-		}
-		slices.Sort(got)
-		if len(slices.Compact(got)) != 2*(n+1) {
-			t.Fatalf("%s: the same name twice", pattern)
-		}
-	})
-}
-
-func TestBracesNeverPanic(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		_, _ = source.Braces(rapid.StringOfN(rapid.RuneFrom([]rune(`{},.\019a-*`)), 0, 30, -1).Draw(t, "pattern"))
-	})
-}
 
 func tree(t *testing.T, names ...string) string {
 	t.Helper()
@@ -101,7 +26,7 @@ func tree(t *testing.T, names ...string) string {
 			}
 			continue
 		}
-		put(t, filepath.Join(dir, n), nil)
+		stagetest.Put(t, filepath.Join(dir, n), nil)
 	}
 	t.Chdir(dir)
 	return dir
@@ -131,7 +56,7 @@ func TestExpand(t *testing.T) {
 		{dir + "/v*.tar", dir + "/val.tar"},
 		{"val.tar val.tar", "val.tar val.tar"},
 	} {
-		got, err := source.Expand(ctx, openFile(t), strings.Fields(c.patterns))
+		got, err := pattern.Expand(t.Context(), source.NewFile(), strings.Fields(c.patterns))
 		if err != nil {
 			t.Errorf("%s: %v", c.patterns, err)
 		} else if diff := cmp.Diff(strings.Fields(c.want), got); diff != "" {
@@ -142,7 +67,7 @@ func TestExpand(t *testing.T) {
 
 func TestExpandTeaches(t *testing.T) {
 	tree(t, "train-000.tar", "train-001.tar", "val/x.tar", "empty/")
-	for _, c := range []struct{ pattern, what, hint string }{
+	for _, c := range []struct{ given, what, hint string }{
 		{"train-{000..003}.tar", `2 of the 4 files of "train-{000..003}.tar" are missing, the first is "train-002.tar"`, `did you mean "train-000.tar"?`},
 		{"tarin-000.tar", `there is no "tarin-000.tar"`, `did you mean "train-000.tar"?`},
 		{"vla/x.tar", `there is no "vla/x.tar"`, `did you mean "val/x.tar"?`},
@@ -153,10 +78,10 @@ func TestExpandTeaches(t *testing.T) {
 		{"train-000.tar/x", `there is no "train-000.tar/x"`, `did you mean "train-000.tar"?`},
 		{"val/[x.tar", `nothing matches "val/[x.tar"`, `did you mean "val/x.tar"?`},
 	} {
-		_, err := source.Expand(ctx, openFile(t), []string{c.pattern})
+		_, err := pattern.Expand(t.Context(), source.NewFile(), []string{c.given})
 		e := errs.From(err)
 		if err == nil || e.Code != errs.NotFound || e.What != c.what || e.Hint != c.hint {
-			t.Errorf("%s:\n got %s | %s\nwant %s | %s", c.pattern, e.What, e.Hint, c.what, c.hint)
+			t.Errorf("%s:\n got %s | %s\nwant %s | %s", c.given, e.What, e.Hint, c.what, c.hint)
 		}
 	}
 }
@@ -164,7 +89,7 @@ func TestExpandTeaches(t *testing.T) {
 // A command of WebDataset's is named as one, whatever braces and spaces are in it, and
 // so is a chain of fsspec's; the hint is what to write. No secret in them is repeated.
 func TestWhatOtherToolsTakeAsNames(t *testing.T) {
-	for pattern, want := range map[string]string{
+	for given, want := range map[string]string{
 		"pipe:cat /data/x-{0..3}.tar":                                     `give the path: "/data/x-{0..3}.tar"`,
 		"pipe:cat a.tar.gz | gzip -d":                                     `give the path: "a.tar.gz"`,
 		"pipe:cat a.tar | gzip -d":                                        "copy or mount",
@@ -187,8 +112,8 @@ func TestWhatOtherToolsTakeAsNames(t *testing.T) {
 		"pipe:AWS_SECRET_ACCESS_KEY=HUSH aws s3 cp s3://b/k -":            `give the URL: "s3://b/k"`,
 		"pipe:curl $(cat HUSH)/x":                                         "copy or mount",
 		"pipe:make-shards | cat":                                          "copy or mount",
-		"simplecache::s3://b/k":                                           `give the URL alone, which is read in place: "s3://b/k"`,
-		"filecache::https://h/x.tar?sig=HUSH":                             "give the URL after the last :: alone",
+		"simplecache::s3://b/k":                                           `give only the URL, which is read in place: "s3://b/k"`,
+		"filecache::https://h/x.tar?sig=HUSH":                             "give only the URL after the last ::",
 		"blockcache::gs://b/*":                                            `"gs://b/*"`,
 		"zip://a.csv::s3://b/k.zip":                                       `unpack "s3://b/k.zip"`,
 		"zip://*.csv::simplecache::s3://b/k.zip":                          `unpack "s3://b/k.zip"`,
@@ -196,18 +121,18 @@ func TestWhatOtherToolsTakeAsNames(t *testing.T) {
 		"tar://a.jpg::s3://b/k.tar":                                       `give the archive, whose members are the samples: "s3://b/k.tar"`,
 		"dbfs:/mnt/x":                                                     `give the path under which Databricks mounts it: "/dbfs/mnt/x"`,
 	} {
-		_, err := source.Expand(ctx, openFile(t), []string{pattern})
+		_, err := pattern.Expand(t.Context(), source.NewFile(), []string{given})
 		e := errs.From(err)
 		if err == nil || e.Code != errs.Config || !strings.Contains(e.Hint, want) || strings.Contains(err.Error()+e.Hint, "HUSH") {
-			t.Errorf("%s: %v (%s), want %s", pattern, err, e.Hint, want)
+			t.Errorf("%s: %v (%s), want %s", given, err, e.Hint, want)
 		}
-		if strings.HasPrefix(pattern, "pipe:") && !strings.Contains(e.What, "is a command") {
-			t.Errorf("%s: %s", pattern, e.What)
+		if strings.HasPrefix(given, "pipe:") && !strings.Contains(e.What, "is a command") {
+			t.Errorf("%s: %s", given, e.What)
 		}
 	}
 	tree(t, "a::b.tar", "pipe:x")
 	for _, name := range []string{"a::b.tar", "pipe:x", "zip::x"} { // names like any other, where they exist
-		if got, err := source.Expand(ctx, openFile(t), []string{name}); name != "zip::x" && (err != nil || len(got) != 1) {
+		if got, err := pattern.Expand(t.Context(), source.NewFile(), []string{name}); name != "zip::x" && (err != nil || len(got) != 1) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
@@ -215,7 +140,7 @@ func TestWhatOtherToolsTakeAsNames(t *testing.T) {
 
 // The error of a scheme that nothing reads says what to write.
 func TestSchemesOfOtherTools(t *testing.T) {
-	m := source.NewMux([]source.Scheme{source.Local(), {Name: "s3"}, {Name: "http"}, {Name: "https"}}, source.Access{})
+	m := mux.New([]source.Scheme{source.Local(), {Name: "s3"}, {Name: "http"}, {Name: "https"}}, source.Access{})
 	for name, want := range map[string]string{
 		"s3a://b/{0..3}.tar":                    `write "s3://b/{0..3}.tar"`,
 		"s3n://b/k":                             `write "s3://b/k"`,
@@ -236,10 +161,40 @@ func TestSchemesOfOtherTools(t *testing.T) {
 		"quux://u:HUSH@b/x":                 "copy or mount the data",
 		"davs://h/x":                        `write "https://h/x"`,
 	} {
-		_, err := source.Expand(ctx, m, []string{name})
+		_, err := pattern.Expand(t.Context(), m, []string{name})
 		e := errs.From(err)
 		if err == nil || e.Code != errs.Config || !strings.Contains(e.Hint, want) || strings.Contains(err.Error()+e.Hint, "HUSH") {
 			t.Errorf("%s: %v (%s), want %s", name, err, e.Hint, want)
+		}
+	}
+}
+
+// A link that leads nowhere is not the same as nothing: a pattern that finds it must
+// not give a smaller dataset, and its error says what it is.
+func TestALinkThatLeadsNowhere(t *testing.T) {
+	dir := tree(t, "a/x.tar", "b/")
+	stagetest.Must(t, os.Symlink("gone", filepath.Join(dir, "b/x.tar")))
+	f := source.NewFile()
+	got, err := pattern.Expand(t.Context(), f, []string{"*/x.tar"})
+	if err != nil || strings.Join(got, " ") != "a/x.tar b/x.tar" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := f.Stat(t.Context(), "b/x.tar"); errs.CodeOf(err) != errs.NotFound || !errors.Is(err, source.ErrNowhere) {
+		t.Errorf("%v", err)
+	}
+	if _, err := pattern.Expand(t.Context(), f, []string{"b/x.tar"}); errs.CodeOf(err) != errs.NotFound {
+		t.Errorf("%v", err)
+	}
+}
+
+// What a folder holds is not known if it cannot be listed: that is an error, and not a
+// smaller dataset.
+func TestAFolderThatCannotBeListed(t *testing.T) {
+	tree(t, "a/x.tar", "b/x.tar")
+	src := stagetest.WithFaults(source.NewFile(), "list b unreadable")
+	for _, given := range []string{"**/*.tar", "*/*.tar"} {
+		if got, err := pattern.Expand(t.Context(), src, []string{given}); errs.CodeOf(err) != errs.Unreadable {
+			t.Errorf("%s: %v, %v", given, got, err)
 		}
 	}
 }

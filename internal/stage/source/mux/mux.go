@@ -1,4 +1,6 @@
-package source
+// Package mux is the source of all names: it passes a name on to the source of its scheme
+// and bucket, and keeps the secrets of names, which nothing above it sees.
+package mux
 
 import (
 	"cmp"
@@ -7,44 +9,20 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
-
-// Scheme is a kind of storage and how its source is made. Whoever opens datasets has
-// a list of these, and knows no source besides.
-type Scheme struct {
-	// Name is what names of the scheme begin with, before "://"; "file" has the names
-	// without a scheme too.
-	Name string
-	// Open makes the source. It is called at most once, for the first name of the
-	// scheme, and must not wait for anything. A source that is an io.Closer is closed
-	// with its Mux.
-	Open func(Access) (Source, error)
-	// Parts is how many parts of a name, after the "://", decide how it is reached: one
-	// (0), such as a bucket, a container or a host, or more.
-	Parts int
-}
-
-// Local is the scheme of local files.
-func Local() Scheme {
-	return Scheme{Name: "file", Open: func(Access) (Source, error) { return NewFile(), nil }}
-}
-
-// Place is the names that a user gave, as they were given, and how their store is reached.
-type Place struct {
-	Names  []string // may have braces, patterns, signed queries, and users with passwords
-	Access Access
-}
 
 // Mux is the source of all names: the scheme of a name says which source it is passed
 // on to, and where places of one scheme are reached in different ways, its bucket does.
 // Sources see names with their scheme; local files are called by their paths.
 //
-// Secrets in names end here: who calls a Mux sees and passes names as Shown shows them,
+// Secrets in names end here: callers of a Mux see and pass names as Shown shows them,
 // and the sources below it get them as they were given.
 type Mux struct {
 	local *opened // nil: local files are not on the list
@@ -56,19 +34,19 @@ type Mux struct {
 
 // opened is a scheme whose source is made when it is first asked for.
 type opened struct {
-	Scheme
-	access  Access
+	source.Scheme
+	access  source.Access
 	buckets []string // whose names it has; nil: all of the scheme
 	once    sync.Once
-	src     Source
-	hot     Hot    // src, or nil
-	run     Runner // src, or nil
-	linked  Linked // src, or nil
+	src     source.Source
+	hot     source.Hot    // src, or nil
+	run     source.Runner // src, or nil
+	linked  source.Linked // src, or nil
 	err     error
 }
 
-// NewMux makes a Mux of a list of schemes, whose sources are made with access.
-func NewMux(schemes []Scheme, access Access) *Mux {
+// New makes a Mux of a list of schemes, whose sources are made with access.
+func New(schemes []source.Scheme, access source.Access) *Mux {
 	m := &Mux{}
 	for _, s := range schemes {
 		m.add(&opened{Scheme: s, access: access})
@@ -76,9 +54,9 @@ func NewMux(schemes []Scheme, access Access) *Mux {
 	return m
 }
 
-// NewMuxOf makes a Mux for the names of several places, and for those that are found
+// Of makes a Mux for the names of several places, and for those that are found
 // there. One bucket cannot be reached in two ways.
-func NewMuxOf(schemes []Scheme, places []Place) (*Mux, error) {
+func Of(schemes []source.Scheme, places []source.Place) (*Mux, error) {
 	m := &Mux{}
 	for _, p := range places {
 		if _, err := m.Keep(p.Names); err != nil {
@@ -99,7 +77,7 @@ func NewMuxOf(schemes []Scheme, places []Place) (*Mux, error) {
 
 // Keep is Keeper's.
 func (m *Mux) Keep(names []string) ([]string, error) {
-	if !slices.ContainsFunc(names, func(n string) bool { return Shown(n) != n }) {
+	if !slices.ContainsFunc(names, func(n string) bool { return source.Shown(n) != n }) {
 		return names, nil
 	}
 	m.keeping.Lock()
@@ -111,7 +89,7 @@ func (m *Mux) Keep(names []string) ([]string, error) {
 	m.ring.Store(r)
 	out := make([]string, len(names))
 	for i, n := range names {
-		out[i] = Shown(n)
+		out[i] = source.Shown(n)
 	}
 	return out, nil
 }
@@ -125,29 +103,29 @@ func (m *Mux) add(o *opened) {
 
 // waysOf are the sources of a scheme: one, or one for each way in which its buckets are
 // reached.
-func waysOf(s Scheme, places []Place) (ways []*opened, err error) {
+func waysOf(s source.Scheme, places []source.Place) (ways []*opened, err error) {
 	of := map[string]*opened{} // by bucket
 	for _, p := range places {
 		for _, name := range p.Names {
 			name = strings.TrimPrefix(name, "@") // of a list
-			if SchemeOf(name) != s.Name || s.Name == "file" {
+			if source.SchemeOf(name) != s.Name || s.Name == "file" {
 				continue
 			}
 			at := slices.IndexFunc(ways, func(o *opened) bool { return o.access.Storage == p.Access.Storage })
 			if at < 0 {
 				at = len(ways)
 				ways = append(ways, &opened{Scheme: s, access: p.Access})
-				ways[at].access.Written = &Written{}
+				ways[at].access.Written = &source.Written{}
 			}
 			way := ways[at]
 			way.access.Written.Names = append(way.access.Written.Names, name)
-			for _, bucket := range s.buckets(name) {
+			for _, bucket := range bucketsOf(s, name) {
 				if of[bucket] == nil {
 					of[bucket] = way
 					way.buckets = append(way.buckets, bucket)
 				}
 				if of[bucket] != way {
-					return nil, errs.New(errs.Config, "%s has two different dataset.storage", quote(s.Name+"://"+bucket)).At(where(Shown(name), -1)).
+					return nil, errs.New(errs.Config, "%s has two different settings of dataset.storage", strconv.Quote(s.Name+"://"+bucket)).At(shownAt(name)).
 						Try("give all datasets of one bucket the same storage")
 				}
 			}
@@ -162,21 +140,21 @@ func waysOf(s Scheme, places []Place) (ways []*opened, err error) {
 	return ways, nil
 }
 
-func first(places []Place) Access {
+func first(places []source.Place) source.Access {
 	if len(places) == 0 {
-		return Access{}
+		return source.Access{}
 	}
 	return places[0].Access
 }
 
-// buckets are the parts of names that decide how they are reached, of all names that the
+// bucketsOf are the parts of names that decide how they are reached, of all names that the
 // braces of one stand for.
-func (s Scheme) buckets(name string) []string {
+func bucketsOf(s source.Scheme, name string) []string {
 	parts := max(s.Parts, 1)
-	_, rest := split(Shown(name))
+	_, rest := source.CutScheme(source.Shown(name))
 	words := strings.Split(rest, "/")
 	bucket := strings.Join(words[:min(parts, len(words))], "/")
-	names, err := Braces(bucket)
+	names, err := source.Braces(bucket)
 	if err != nil { // the braces go on in what follows
 		names = []string{bucket}
 	}
@@ -185,7 +163,7 @@ func (s Scheme) buckets(name string) []string {
 
 // has reports whether a source has a name of its scheme.
 func (o *opened) has(name string) bool {
-	_, rest := split(name)
+	_, rest := source.CutScheme(name)
 	return o.buckets == nil || slices.ContainsFunc(o.buckets, func(b string) bool {
 		return strings.HasPrefix(rest, b) && (len(rest) == len(b) || rest[len(b)] == '/')
 	})
@@ -196,7 +174,7 @@ func (o *opened) has(name string) bool {
 func (m *Mux) of(name string) (*opened, error) {
 	o := m.local
 	if len(name) == 0 || name[0] != '/' {
-		if scheme := SchemeOf(name); scheme != "" {
+		if scheme := source.SchemeOf(name); scheme != "" {
 			at := slices.IndexFunc(m.all, func(o *opened) bool { return o.Name == scheme })
 			if at < 0 {
 				return nil, m.unknown(name, scheme)
@@ -205,8 +183,8 @@ func (m *Mux) of(name string) (*opened, error) {
 				at = slices.IndexFunc(m.all, func(o *opened) bool { return o.Name == scheme && o.has(name) })
 			}
 			if at < 0 {
-				return nil, errs.New(errs.Config, "no dataset of the mixture says how %s is reached, and they differ", quote(Shown(name))).
-					At(where(Shown(name), -1)).Try("list its folder in the origins of the dataset that names it")
+				return nil, errs.New(errs.Config, "%s could be reached in several ways, because the datasets of the mixture have different settings", strconv.Quote(source.Shown(name))).
+					At(shownAt(name)).Try("add its folder to the origins of the dataset that names it")
 			}
 			o = m.all[at]
 		}
@@ -216,9 +194,9 @@ func (m *Mux) of(name string) (*opened, error) {
 	}
 	o.once.Do(func() {
 		if o.src, o.err = o.Open(o.access); o.err == nil {
-			o.hot, _ = o.src.(Hot)
-			o.run, _ = o.src.(Runner)
-			o.linked, _ = o.src.(Linked)
+			o.hot, _ = o.src.(source.Hot)
+			o.run, _ = o.src.(source.Runner)
+			o.linked, _ = o.src.(source.Linked)
 		}
 	})
 	return o, o.err
@@ -237,9 +215,12 @@ func (m *Mux) unknown(name, scheme string) error {
 	if near := errs.Nearest(scheme, names); hint == "" && near != "" {
 		hint = "did you mean " + near + "://?"
 	}
-	return errs.New(errs.Config, "%s has the scheme %s://, and stoker reads %s only", quote(Shown(name)), scheme, strings.Join(known, ", ")).
-		At(where(Shown(name), -1)).Try("%s", cmp.Or(hint, "copy or mount the data, and give its path"))
+	return errs.New(errs.Config, "%s has the scheme %s://, but stoker reads only %s", strconv.Quote(source.Shown(name)), scheme, strings.Join(known, ", ")).
+		At(shownAt(name)).Try("%s", cmp.Or(hint, "copy or mount the data, and give its path"))
 }
+
+// shownAt copies the name: the caller's is valid only during the call.
+func shownAt(name string) errs.Where { return errs.Where{File: strings.Clone(source.Shown(name))} }
 
 // Close closes the sources that were made.
 func (m *Mux) Close() (err error) {
@@ -253,17 +234,17 @@ func (m *Mux) Close() (err error) {
 }
 
 // Stat is Source's.
-func (m *Mux) Stat(ctx context.Context, name string) (Info, error) {
+func (m *Mux) Stat(ctx context.Context, name string) (source.Info, error) {
 	o, err := m.of(name)
 	if err != nil {
-		return Info{}, err
+		return source.Info{}, err
 	}
 	st, err := o.src.Stat(ctx, m.ring.Load().full(name))
 	return m.ring.Load().shown(st), m.ring.Load().failed(err)
 }
 
 // ReadAt is Source's.
-func (m *Mux) ReadAt(ctx context.Context, obj Info, p []byte, off int64) error {
+func (m *Mux) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
 	o, err := m.of(obj.Name)
 	if err != nil {
 		return err
@@ -272,16 +253,16 @@ func (m *Mux) ReadAt(ctx context.Context, obj Info, p []byte, off int64) error {
 }
 
 // List is Source's.
-func (m *Mux) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+func (m *Mux) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
 	o, err := m.of(prefix)
 	if err != nil {
-		return func(yield func(Info, error) bool) { yield(Info{}, err) }
+		return func(yield func(source.Info, error) bool) { yield(source.Info{}, err) }
 	}
 	return m.ring.Load().each(o.src.List(ctx, m.ring.Load().full(prefix)))
 }
 
 // ReadHot is Hot's. A source that is not Hot always waits.
-func (m *Mux) ReadHot(ctx context.Context, obj Info, p []byte, off int64, wait bool) (hot bool, err error) {
+func (m *Mux) ReadHot(ctx context.Context, obj source.Info, p []byte, off int64, wait bool) (hot bool, err error) {
 	o, err := m.of(obj.Name)
 	if err != nil {
 		return false, err
@@ -296,11 +277,11 @@ func (m *Mux) ReadHot(ctx context.Context, obj Info, p []byte, off int64, wait b
 }
 
 // Run is Runner's.
-func (m *Mux) Run(obj Info) (Run, bool) {
+func (m *Mux) Run(obj source.Info) (source.Run, bool) {
 	if o, err := m.of(obj.Name); err == nil && o.run != nil {
 		return o.run.Run(m.ring.Load().of(obj))
 	}
-	return Run{}, false
+	return source.Run{}, false
 }
 
 // Head is Header's.
@@ -309,17 +290,17 @@ func (m *Mux) Head(ctx context.Context, name string, p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := Head(ctx, o.src, m.ring.Load().full(name), p)
+	n, err := source.Head(ctx, o.src, m.ring.Load().full(name), p)
 	return n, m.ring.Load().failed(err)
 }
 
 // Names is Namer's.
-func (m *Mux) Names(ctx context.Context, prefix string) ([]Info, error) {
+func (m *Mux) Names(ctx context.Context, prefix string) ([]source.Info, error) {
 	o, err := m.of(prefix)
 	if err != nil {
 		return nil, err
 	}
-	all, err := Names(ctx, o.src, m.ring.Load().full(prefix))
+	all, err := source.Names(ctx, o.src, m.ring.Load().full(prefix))
 	for i := range all {
 		all[i] = m.ring.Load().shown(all[i])
 	}
@@ -327,44 +308,36 @@ func (m *Mux) Names(ctx context.Context, prefix string) ([]Info, error) {
 }
 
 // Link is Linked's.
-func (m *Mux) Link(name string) (Link, bool) {
+func (m *Mux) Link(name string) (source.Link, bool) {
 	if o, err := m.of(name); err == nil && o.linked != nil {
 		return o.linked.Link(m.ring.Load().full(name))
 	}
-	return Link{}, false
+	return source.Link{}, false
 }
 
 // Walk is Walker's, over every source.
-func (m *Mux) Walk(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+func (m *Mux) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
 	o, err := m.of(prefix)
 	if err != nil {
-		return func(yield func(Info, error) bool) { yield(Info{}, err) }
+		return func(yield func(source.Info, error) bool) { yield(source.Info{}, err) }
 	}
-	return m.ring.Load().each(Walk(ctx, o.src, m.ring.Load().full(prefix)))
+	return m.ring.Load().each(source.Walk(ctx, o.src, m.ring.Load().full(prefix)))
 }
 
-func (m *Mux) begin(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
-	return m.some(ctx, prefix, Begin)
-}
-
-func (m *Mux) flat(ctx context.Context, prefix string) (iter.Seq2[Info, error], bool) {
-	return m.some(ctx, prefix, Flat)
-}
-
-// some is a listing that only some sources have.
-func (m *Mux) some(ctx context.Context, prefix string, of func(context.Context, Source, string) (iter.Seq2[Info, error], bool)) (iter.Seq2[Info, error], bool) {
+// Begin is Prefixer's, over every source.
+func (m *Mux) Begin(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
 	o, err := m.of(prefix)
 	if err != nil {
-		return nil, false
+		return func(yield func(source.Info, error) bool) { yield(source.Info{}, err) }
 	}
-	all, ok := of(ctx, o.src, m.ring.Load().full(prefix))
-	if !ok {
-		return nil, false
-	}
-	return m.ring.Load().each(all), true
+	return m.ring.Load().each(source.Begin(ctx, o.src, m.ring.Load().full(prefix)))
 }
 
-func (m *Mux) namesOnly(prefix string) bool {
+// Can is Able's.
+func (m *Mux) Can(prefix string) source.Abilities {
 	o, err := m.of(prefix)
-	return err == nil && namesOnly(o.src, prefix)
+	if err != nil {
+		return source.Abilities{}
+	}
+	return source.Can(o.src, m.ring.Load().full(prefix))
 }

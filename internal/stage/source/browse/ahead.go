@@ -1,10 +1,12 @@
-package source
+package browse
 
 import (
 	"context"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // ahead makes reads of sources that wait long ones. Whoever indexes a shard reads a header,
@@ -19,7 +21,7 @@ import (
 // that were asked for last; of those that were not asked for yet there are never more than
 // Link.Conns in all.
 type ahead struct {
-	src Source
+	src source.Source
 	ctx context.Context //nolint:containedctx // of what is read before anybody asks for it
 	cut context.CancelFunc
 
@@ -32,7 +34,7 @@ type ahead struct {
 
 // stream is one object, read by one goroutine or by several.
 type stream struct {
-	obj  Info
+	obj  source.Info
 	last int64 // of ahead.used
 
 	mu    sync.Mutex
@@ -69,7 +71,7 @@ const (
 	keptBytes = 2 << 20
 )
 
-func newAhead(ctx context.Context, src Source) *ahead {
+func newAhead(ctx context.Context, src source.Source) *ahead {
 	a := &ahead{src: src, of: map[string]*stream{}}
 	a.ctx, a.cut = context.WithCancel(ctx)
 	return a
@@ -83,7 +85,7 @@ func (a *ahead) end() {
 }
 
 // stream is that of an object; nil after the end.
-func (a *ahead) stream(obj Info) *stream {
+func (a *ahead) stream(obj source.Info) *stream {
 	s, old := a.take(obj)
 	if old != nil {
 		old.mu.Lock()
@@ -94,7 +96,7 @@ func (a *ahead) stream(obj Info) *stream {
 }
 
 // take is the stream of an object, and one that had to make room for it.
-func (a *ahead) take(obj Info) (s, old *stream) {
+func (a *ahead) take(obj source.Info) (s, old *stream) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.of == nil {
@@ -128,8 +130,8 @@ func (a *ahead) done(s *stream) {
 	}
 }
 
-func (a *ahead) readAt(ctx context.Context, obj Info, p []byte, off int64) error {
-	link, waits := LinkOf(a.src, obj.Name)
+func (a *ahead) readAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
+	link, waits := source.LinkOf(a.src, obj.Name)
 	s := a.stream(obj)
 	if !waits || s == nil || len(p) == 0 || off < 0 || off > obj.Size || int64(len(p)) > obj.Size-off {
 		return a.src.ReadAt(ctx, obj, p, off)
@@ -164,14 +166,14 @@ func (a *ahead) readAt(ctx context.Context, obj Info, p []byte, off int64) error
 }
 
 // read reads a part for whoever waits for it.
-func (a *ahead) read(ctx context.Context, obj Info, r *part) {
+func (a *ahead) read(ctx context.Context, obj source.Info, r *part) {
 	r.err = a.src.ReadAt(ctx, obj, r.buf, r.off)
 	close(r.done)
 }
 
 // at is the part that has the byte at off, of n that are read. mine: it is new, and the
 // caller reads it. first: the read begins at off.
-func (s *stream) at(a *ahead, link Link, off, n int64, first bool) (r *part, mine bool) {
+func (s *stream) at(a *ahead, link source.Link, off, n int64, first bool) (r *part, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	near := s.want > 0 && off >= s.end && off-s.end <= link.Gap
@@ -254,7 +256,7 @@ func (s *stream) trim() {
 
 // follow requests what comes after r: the rest of what is read now, and what is not asked
 // for yet where reads are in a row.
-func (s *stream) follow(a *ahead, link Link, r *part) {
+func (s *stream) follow(a *ahead, link source.Link, r *part) {
 	a.mu.Lock()
 	share := int64(max(1, link.Conns/max(1, len(a.of))))
 	a.mu.Unlock()

@@ -1,4 +1,4 @@
-package source_test
+package browse_test
 
 import (
 	"bytes"
@@ -14,14 +14,17 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/bucket"
 )
 
-// browse is a Browser of a store with these objects, which are numbered, and local files.
-func browse(t *testing.T, s *bucket.Store) *source.Browser {
+// over is a Browser of a store with these objects, which are numbered, and local files.
+func over(t *testing.T, s *bucket.Store) *browse.Browser {
 	t.Helper()
-	b := source.NewBrowser(t.Context(), source.NewMux([]source.Scheme{source.Local(), s.Scheme()}, source.Access{}), nil)
+	b := browse.New(t.Context(), mux.New([]source.Scheme{source.Local(), s.Scheme()}, source.Access{}), nil)
 	t.Cleanup(b.End)
 	return b
 }
@@ -29,7 +32,7 @@ func browse(t *testing.T, s *bucket.Store) *source.Browser {
 func TestBrowserIsASource(t *testing.T) {
 	stagetest.Source(t, func(t *testing.T, objects map[string][]byte) (source.Source, string, func(string, []byte)) {
 		s := bucket.New()
-		var b *source.Browser
+		var b *browse.Browser
 		put := func(name string, data []byte) {
 			s.Put("mem://b/"+name, data)
 			if b != nil {
@@ -39,7 +42,7 @@ func TestBrowserIsASource(t *testing.T) {
 		for name, data := range objects {
 			put(name, data)
 		}
-		b = browse(t, s)
+		b = over(t, s)
 		return b, "mem://b/", put
 	})
 }
@@ -72,9 +75,9 @@ func TestListingsAreAskedOnce(t *testing.T) {
 		{"all", []string{"mem://b/many/*"}, 20_000, bucket.Calls{Stats: 1, Lists: 20}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := browse(t, s)
+			b := over(t, s)
 			s.Calls()
-			found, err := source.Expand(t.Context(), b, c.patterns)
+			found, err := pattern.Expand(t.Context(), b, c.patterns)
 			stagetest.Must(t, err)
 			if len(found) != c.found || !slices.IsSorted(found) {
 				t.Errorf("%d names: %q ...", len(found), found[:min(3, len(found))])
@@ -89,7 +92,7 @@ func TestListingsAreAskedOnce(t *testing.T) {
 				}
 				return nil
 			}))
-			if got := s.Calls(); c.name == "braces" && got.All() > 0 || stats != min(len(found), 1000) {
+			if got := s.Calls(); (c.name == "braces" || c.name == "letters") && got.All() > 0 || stats != min(len(found), 1000) {
 				t.Errorf("looking at %d names again: %+v", stats, got)
 			}
 		})
@@ -103,8 +106,8 @@ func TestMissingOfMany(t *testing.T) {
 	for i := range 500 {
 		s.Put(fmt.Sprintf("mem://b/train/%03d.tar", i), nil)
 	}
-	b := browse(t, s)
-	_, err := source.Expand(t.Context(), b, []string{"mem://b/train/{000..999}.tar"})
+	b := over(t, s)
+	_, err := pattern.Expand(t.Context(), b, []string{"mem://b/train/{000..999}.tar"})
 	e := errs.From(err)
 	if e.Code != errs.NotFound || !strings.Contains(e.What, "500 of the 1000") || !strings.Contains(e.What, "train/500.tar") || !strings.Contains(e.Hint, "did you mean") {
 		t.Errorf("%v | %s", err, e.Hint)
@@ -127,18 +130,18 @@ func TestFlatGlobs(t *testing.T) {
 	for _, name := range []string{
 		"a/x-1.tar", "a/b/x-2.tar", "a/b/c/x-3.tar", "a/b/c/y.tar", "a/.hidden/x-4.tar", "a/b/.x-5.tar", "a/b.tar", "a/b.tar.d/x-6.tar", "a/b-c/d/x-7.tar", "z/x-8.tar", "a/x-d/deep/q",
 	} {
-		put(t, dir+"/"+name, []byte(name))
+		stagetest.Put(t, dir+"/"+name, []byte(name))
 		s.Put("mem://b/"+name, []byte(name))
 	}
-	for _, pattern := range []string{
+	for _, given := range []string{
 		"**", "a/**", "a/**/x-*.tar", "**/x-*.tar", "**/b/**/x-*", "*/**/*.tar", "a/**/c/*", "a/**/.x-*", "a/**/b*", "**/x-*", "a/b/**", "a/**/nothing", "a/x-[0-9].tar", "a/*/x-?.tar", "a/**/d", "a/[!b]*",
 	} {
-		here, errHere := source.Expand(t.Context(), openFile(t), []string{dir + "/" + pattern})
-		b := browse(t, s)
+		here, errHere := pattern.Expand(t.Context(), source.NewFile(), []string{dir + "/" + given})
+		b := over(t, s)
 		s.Calls()
-		there, err := source.Expand(t.Context(), b, []string{"mem://b/" + pattern})
+		there, err := pattern.Expand(t.Context(), b, []string{"mem://b/" + given})
 		if (errHere == nil) != (err == nil) {
-			t.Errorf("%s: %v; of local files %v", pattern, err, errHere)
+			t.Errorf("%s: %v; of local files %v", given, err, errHere)
 			continue
 		}
 		for i := range here {
@@ -148,10 +151,10 @@ func TestFlatGlobs(t *testing.T) {
 			there[i] = strings.TrimPrefix(there[i], "mem://b")
 		}
 		if !slices.Equal(here, there) {
-			t.Errorf("%s: %q; of local files %q", pattern, there, here)
+			t.Errorf("%s: %q; of local files %q", given, there, here)
 		}
-		if c := s.Calls(); strings.HasPrefix(pattern, "a/**") && err == nil && c.All() > 2 {
-			t.Errorf("%s: %+v", pattern, c)
+		if c := s.Calls(); strings.HasPrefix(given, "a/**") && err == nil && c.All() > 2 {
+			t.Errorf("%s: %+v", given, c)
 		}
 	}
 }
@@ -166,7 +169,7 @@ func TestAheadReadsWhatIsThere(t *testing.T) {
 		data[i] = byte(i*2654435761>>7 + i>>16)
 	}
 	s.Put("mem://b/x", data)
-	b := browse(t, s)
+	b := over(t, s)
 	obj, err := b.Stat(t.Context(), "mem://b/x")
 	stagetest.Must(t, err)
 	check := func(off, n int) {
@@ -202,7 +205,7 @@ func TestAheadReadsWhatIsThere(t *testing.T) {
 		check(at, min(100_000, len(data)-at))
 	}
 	s.Put("mem://b/x", data[1:])
-	if err := source.NewBrowser(t.Context(), s, nil).ReadAt(t.Context(), obj, make([]byte, 10), 5); errs.CodeOf(err) != errs.Changed {
+	if err := browse.New(t.Context(), s, nil).ReadAt(t.Context(), obj, make([]byte, 10), 5); errs.CodeOf(err) != errs.Changed {
 		t.Errorf("of an object that was replaced: %v", err)
 	}
 }
@@ -215,7 +218,7 @@ func TestAheadReadsLongRanges(t *testing.T) {
 	s.Reach = source.Link{Gap: 1 << 20, Part: 4 << 20, Conns: 16}
 	s.Put("mem://b/x", make([]byte, size))
 	read := func(step, n int64) bucket.Calls {
-		b := browse(t, s)
+		b := over(t, s)
 		obj, err := b.Stat(t.Context(), "mem://b/x")
 		stagetest.Must(t, err)
 		s.Calls()
@@ -243,7 +246,7 @@ func TestAheadReadsLongRanges(t *testing.T) {
 func TestAheadPassesOnErrors(t *testing.T) {
 	s := bucket.New()
 	s.Put("mem://b/x", make([]byte, 8<<20))
-	b := browse(t, s)
+	b := over(t, s)
 	obj, err := b.Stat(t.Context(), "mem://b/x")
 	stagetest.Must(t, err)
 	ended, end := context.WithCancel(t.Context())
@@ -267,9 +270,9 @@ func TestListingsTellProgress(t *testing.T) {
 		s.Put(fmt.Sprintf("mem://b/%d/%04d", i/100, i), nil)
 	}
 	var told []int64
-	b := source.NewBrowser(t.Context(), s, func(n int64) { told = append(told, n) })
+	b := browse.New(t.Context(), s, func(n int64) { told = append(told, n) })
 	defer b.End()
-	found, err := source.Expand(t.Context(), b, []string{"mem://b/*/*"})
+	found, err := pattern.Expand(t.Context(), b, []string{"mem://b/*/*"})
 	stagetest.Must(t, err)
 	if len(found) != 5000 || len(told) != 5 || !slices.IsSorted(told) {
 		t.Errorf("%d names, and %d was told", len(found), told)

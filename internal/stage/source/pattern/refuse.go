@@ -1,79 +1,18 @@
-package source
+package pattern
 
 import (
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// What other tools take as the name of data and stoker does not, and what to write
-// instead: schemes, commands of WebDataset's, chains of fsspec's.
-
-// vendors speak S3 at addresses of their own.
-var vendors = map[string]string{
-	"r2":     "https://ACCOUNT.r2.cloudflarestorage.com",
-	"oss":    "https://s3.oss-REGION.aliyuncs.com",
-	"cos":    "https://cos.REGION.myqcloud.com",
-	"cosn":   "https://cos.REGION.myqcloud.com",
-	"obs":    "https://obs.REGION.myhuaweicloud.com",
-	"tos":    "https://tos-s3-REGION.volces.com",
-	"b2":     "https://s3.REGION.backblazeb2.com",
-	"spaces": "https://REGION.digitaloceanspaces.com",
-	"wasabi": "https://s3.REGION.wasabisys.com",
-	"oci":    "https://NAMESPACE.compat.objectstorage.REGION.oraclecloud.com",
-	"minio":  "http://HOST:9000",
-	"ceph":   "http://HOST:PORT",
-	"swift":  "https://HOST",
-}
-
-// insteadOf says what to write instead of a name whose scheme no source has; "": nothing
-// is known of it. A name with secrets is not repeated.
-func insteadOf(name, scheme string) string {
-	_, rest := split(name)
-	write := func(other string) string {
-		if Shown(name) != name {
-			return "write the same with " + other[:strings.Index(other, "://")+3]
-		}
-		return "write " + quote(other)
-	}
-	if endpoint, ok := vendors[scheme]; ok {
-		return write("s3://"+rest) + ", and set endpoint_url in dataset.storage: " + endpoint
-	}
-	switch scheme {
-	case "s3a", "s3n", "s3s":
-		return write("s3://" + rest)
-	case "wasb", "wasbs":
-		return write("abfss://" + strings.Replace(rest, ".blob.core.", ".dfs.core.", 1))
-	case "adl":
-		return "Azure has closed Data Lake Storage Gen1: write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, where the data were moved to"
-	case "dbfs":
-		return "give the path under which Databricks mounts it: " + quote("/dbfs/"+strings.TrimLeft(rest, "/"))
-	case "hdfs", "viewfs", "webhdfs", "swebhdfs", "har", "alluxio", "juicefs", "jfs":
-		return "mount the file system and give the path there, or copy the data (hdfs dfs -get)"
-	case "smb", "cifs", "nfs", "sftp", "ssh", "scp", "rsync", "ftp", "ftps", "afp":
-		return "mount the folder and give its path, or copy the data"
-	case "dav", "webdav":
-		return write("http://" + rest)
-	case "davs", "webdavs":
-		return write("https://" + rest)
-	case "github":
-		if org, more, ok := strings.Cut(rest, ":"); ok {
-			if repo, file, ok := strings.Cut(more, "/"); ok {
-				repo, ref, _ := strings.Cut(repo, "@")
-				if ref == "" {
-					ref = "HEAD"
-				}
-				return write("https://raw.githubusercontent.com/" + org + "/" + repo + "/" + ref + "/" + file)
-			}
-		}
-		return "write https://raw.githubusercontent.com/OWNER/REPOSITORY/REF/PATH, or clone the repository and give its path"
-	case "gdrive", "dropbox", "onedrive", "box":
-		return "copy the data to a disk or an object store (rclone copy), and give its path"
-	}
-	return ""
-}
+// Names of data that other tools accept and stoker does not, and what to write
+// instead: commands of WebDataset's, chains of fsspec's. Schemes are for the source of all
+// names.
 
 // notNames refuses what looks like a name, and is a command or a chain of names.
 func notNames(pattern string) error {
@@ -81,8 +20,8 @@ func notNames(pattern string) error {
 		return piped(command)
 	}
 	if strings.HasPrefix(pattern, "dbfs:/") {
-		return errs.New(errs.Config, "%s is a path of Databricks, and not of this machine", quote(pattern)).
-			Try("%s", insteadOf("dbfs://"+strings.TrimLeft(strings.TrimPrefix(pattern, "dbfs:"), "/"), "dbfs"))
+		return errs.New(errs.Config, "%s is a path in Databricks, not on this machine", strconv.Quote(pattern)).
+			Try("give the path under which Databricks mounts it: %s", strconv.Quote("/dbfs/"+strings.TrimLeft(strings.TrimPrefix(pattern, "dbfs:"), "/")))
 	}
 	if first, rest, ok := strings.Cut(pattern, "::"); ok {
 		return chained(first, rest)
@@ -96,9 +35,9 @@ var (
 	archives = []string{"zip", "tar", "libarchive", "reference", "dir", "git", "memory", "asyncwrapper", "generic"}
 )
 
-// chained refuses a chain of fsspec's; nil: it is none.
+// chained refuses a chain of fsspec's; nil: it is not one.
 func chained(first, rest string) error {
-	word := SchemeOf(first)
+	word := source.SchemeOf(first)
 	if word == "" {
 		word = first
 	}
@@ -114,16 +53,16 @@ func chained(first, rest string) error {
 	switch {
 	case cache && strings.Contains(rest, "::") && chained(cutFirst(rest)) != nil:
 		return chained(cutFirst(rest))
-	case Shown(last) != last:
-		return e.Try("give the URL after the last :: alone")
+	case source.Shown(last) != last:
+		return e.Try("give only the URL after the last ::")
 	case cache:
-		return e.Try("give the URL alone, which is read in place: %s", quote(last))
+		return e.Try("give only the URL, which is read in place: %s", strconv.Quote(last))
 	case word == "tar":
-		return e.Try("give the archive, whose members are the samples: %s", quote(last))
+		return e.Try("give the archive, whose members are the samples: %s", strconv.Quote(last))
 	case word == "zip" || word == "libarchive":
-		return e.Try("unpack %s beside it and give the folder, or write its files as tar shards (stoker pack)", quote(last))
+		return e.Try("unpack %s beside it and give the folder, or write its files as tar shards (stoker pack)", strconv.Quote(last))
 	}
-	return e.Try("give the name of the data itself, such as %s", quote(last))
+	return e.Try("give the name of the data itself, such as %s", strconv.Quote(last))
 }
 
 func cutFirst(s string) (first, rest string) {
@@ -147,15 +86,15 @@ func piped(command string) error {
 	switch {
 	case name == "":
 		return e.Try("copy or mount the data, and give its path")
-	case Shown(name) != name:
+	case source.Shown(name) != name:
 		return e.Try("give the URL that is in the command%s", also)
-	case SchemeOf(name) == "":
-		return e.Try("give the path: %s", quote(name))
+	case source.SchemeOf(name) == "":
+		return e.Try("give the path: %s", strconv.Quote(name))
 	}
-	return e.Try("give the URL: %s%s", quote(name), also)
+	return e.Try("give the URL: %s%s", strconv.Quote(name), also)
 }
 
-// unpackers are commands after a | that stoker needs none of: it reads compressed shards.
+// unpackers are commands after a | that stoker does not need: it reads compressed shards.
 var unpackers = []string{"gunzip", "gzip", "zcat", "pigz", "unpigz", "zstd", "zstdcat", "unzstd", "lz4", "lz4cat", "unlz4"}
 
 // readBy is the name of the only thing that a command reads, and what else its options
@@ -175,7 +114,7 @@ func readBy(command string, words []string) (name, also string) {
 		}
 		switch key {
 		case "--endpoint-url", "--endpoint_url", "--host":
-			also += ", with endpoint_url in dataset.storage: " + Shown(value)
+			also += ", with endpoint_url in dataset.storage: " + source.Shown(value)
 		case "--profile":
 			also += ", with profile in dataset.storage: " + value
 		case "--region":
@@ -198,7 +137,7 @@ func readBy(command string, words []string) (name, also string) {
 	default:
 		var found []string
 		for i, w := range words[1:] {
-			if before := words[i]; SchemeOf(w) != "" && !slices.Contains([]string{"--endpoint-url", "--endpoint_url", "--host", "-H", "--header", "-e", "--referer", "-x", "--proxy", "-A"}, before) {
+			if before := words[i]; source.SchemeOf(w) != "" && !slices.Contains([]string{"--endpoint-url", "--endpoint_url", "--host", "-H", "--header", "-e", "--referer", "-x", "--proxy", "-A"}, before) {
 				found = append(found, w)
 			}
 		}
@@ -215,7 +154,7 @@ func readBy(command string, words []string) (name, also string) {
 	return name, also
 }
 
-// shellWords cuts a command as a shell does, but for what it would run or fill in.
+// shellWords splits a command as a shell does, but runs and substitutes nothing.
 func shellWords(command string) (words []string) {
 	var word strings.Builder
 	var quoted rune

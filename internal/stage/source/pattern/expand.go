@@ -1,4 +1,7 @@
-package source
+// Package pattern turns what a user wrote for "these files" into names that exist:
+// braces, *, ?, [] and **, folders of stores, lists of names. What stands for nothing is an
+// error that names the nearest thing there is.
+package pattern
 
 import (
 	"context"
@@ -8,11 +11,8 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
-
-// maxNames bounds what braces may become: {0..999999999} is a slip of the hand,
-// and must not eat the memory.
-const maxNames = 10_000_000
 
 // Expand turns what a user wrote for "these files" into names that exist. Braces
 // become lists as in bash and WebDataset ({000..099}, {a,b}, nested); then *, ?,
@@ -25,18 +25,18 @@ const maxNames = 10_000_000
 // which none is run, and a chained URL of fsspec's. A folder that cannot be listed is an
 // error too: nobody knows what of the dataset is in it. "@NAME" stands for what the list
 // NAME names, which has to be stored where the list is (see ExpandFrom).
-func Expand(ctx context.Context, src Source, patterns []string) ([]string, error) {
+func Expand(ctx context.Context, src source.Source, patterns []string) ([]string, error) {
 	return ExpandFrom(ctx, src, patterns, nil)
 }
 
-func expand(ctx context.Context, src Source, patterns []string) ([]string, error) {
+func expand(ctx context.Context, src source.Source, patterns []string) ([]string, error) {
 	x := expander{ctx: ctx, src: src}
 	patterns = slices.Clone(patterns)
 	for i, p := range patterns {
-		patterns[i] = Bare(p)
+		patterns[i] = source.Bare(p)
 	}
 	var out []string
-	if k, ok := src.(Keeper); ok {
+	if k, ok := src.(source.Keeper); ok {
 		var err error
 		if patterns, err = k.Keep(patterns); err != nil {
 			return nil, err
@@ -57,12 +57,12 @@ func expand(ctx context.Context, src Source, patterns []string) ([]string, error
 		if err := notNames(p); err != nil {
 			return nil, err
 		}
-		names, err := Braces(p)
+		names, err := source.Braces(p)
 		if err != nil {
 			return nil, err
 		}
-		if len(out)+len(names) > maxNames {
-			return nil, tooMany(p)
+		if len(out)+len(names) > source.MaxNames {
+			return nil, source.TooMany(p)
 		}
 		if out, err = x.appendFound(out, p, names); err != nil {
 			return nil, err
@@ -74,23 +74,23 @@ func expand(ctx context.Context, src Source, patterns []string) ([]string, error
 // expander looks for names, for one Expand.
 type expander struct {
 	ctx   context.Context
-	src   Source
+	src   source.Source
 	known map[string]bool // names that were looked at together, and whether they exist
 }
 
 // look looks at the names that patterns stand for, where each by itself would be a
 // request: those of files are looked at when it is their turn.
 func (x *expander) look(patterns []string) error {
-	if _, ok := x.src.(Statter); !ok {
+	if _, ok := x.src.(source.Statter); !ok {
 		return nil
 	}
 	var names []string
 	for _, p := range patterns {
-		if SchemeOf(p) == "" {
+		if source.SchemeOf(p) == "" {
 			continue
 		}
 		names = append(names, p)
-		if more, err := Braces(p); err == nil && (len(more) > 1 || len(more) == 1 && more[0] != p) && len(names)+len(more) <= maxNames {
+		if more, err := source.Braces(p); err == nil && (len(more) > 1 || len(more) == 1 && more[0] != p) && len(names)+len(more) <= source.MaxNames {
 			names = append(names, more...)
 		}
 	}
@@ -98,7 +98,7 @@ func (x *expander) look(patterns []string) error {
 		return nil
 	}
 	x.known = make(map[string]bool, len(names))
-	return Stats(x.ctx, x.src, names, func(i int, _ Info, err error) error {
+	return source.Stats(x.ctx, x.src, names, func(i int, _ source.Info, err error) error {
 		if there, err := x.says(names[i], err); err == nil {
 			x.known[names[i]] = there
 		} else if errs.CodeOf(err) == errs.Unreachable {
@@ -155,7 +155,7 @@ func (x expander) says(name string, err error) (bool, error) {
 		return true, nil
 	case x.ctx.Err() != nil:
 		return false, x.ctx.Err()
-	case errs.CodeOf(err) == errs.NotFound && !errors.Is(err, ErrNoStore):
+	case errs.CodeOf(err) == errs.NotFound && !errors.Is(err, source.ErrNoStore):
 		return false, nil
 	case errs.CodeOf(err) == errs.Unreadable:
 		return !strings.ContainsAny(name, "{*?["), nil
@@ -166,28 +166,26 @@ func (x expander) says(name string, err error) (bool, error) {
 }
 
 func (x expander) notFound(pattern, name string, missing, of int) error {
-	e := errs.New(errs.NotFound, "there is no %s", quote(name))
+	e := errs.New(errs.NotFound, "there is no %s", strconv.Quote(name))
 	switch {
 	case hasGlob(name):
-		e = errs.New(errs.NotFound, "nothing matches %s", quote(name))
+		e = errs.New(errs.NotFound, "nothing matches %s", strconv.Quote(name))
 	case of > 1:
-		e = errs.New(errs.NotFound, "%d of the %d files of %s are missing, the first is %s", missing, of, quote(pattern), quote(name))
+		e = errs.New(errs.NotFound, "%d of the %d files of %s are missing, the first is %s", missing, of, strconv.Quote(pattern), strconv.Quote(name))
 	}
-	_ = e.At(where(name, -1))
+	_ = e.At(errs.Where{File: name})
 	return e.Try("%s", Suggest(x.ctx, x.src, name))
 }
 
-func quote(s string) string { return strconv.Quote(s) }
-
 // Suggest says what there is in place of a name that does not exist: the nearest
 // name in the deepest folder that does, or some of the names there are.
-func Suggest(ctx context.Context, src Source, name string) string {
+func Suggest(ctx context.Context, src source.Source, name string) string {
 	dir, rest := deepest(ctx, src, name)
 	word, more, _ := strings.Cut(rest, "/")
-	all, err := Names(ctx, src, dir)
-	switch prefix, in := split(dir); {
+	all, err := source.Names(ctx, src, dir)
+	switch prefix, in := source.CutScheme(dir); {
 	case err != nil && prefix != "" && in == "": // its buckets, or its servers
-		return "check the path: there is no " + quote(prefix+word) + ", or nothing of it may be listed"
+		return "check the path: there is no " + strconv.Quote(prefix+word) + ", or it may not be listed"
 	case err != nil:
 		return "check the path"
 	}
@@ -196,38 +194,33 @@ func Suggest(ctx context.Context, src Source, name string) string {
 		names = append(names, it.Base())
 	}
 	if len(names) == 0 {
-		return "the folder " + quote(dir) + " is empty"
+		return "the folder " + strconv.Quote(dir) + " is empty"
 	}
 	if near := errs.Nearest(word, names); near != "" {
-		near = Join(dir, near)
+		near = source.Join(dir, near)
 		if more != "" && !hasGlob(more) {
-			if _, err := src.Stat(ctx, Join(near, more)); err == nil {
-				near = Join(near, more)
+			if _, err := src.Stat(ctx, source.Join(near, more)); err == nil {
+				near = source.Join(near, more)
 			}
 		}
-		return "did you mean " + quote(near) + "?"
+		return "did you mean " + strconv.Quote(near) + "?"
 	}
 	few := names
 	if len(few) > 5 {
 		few = few[:5]
 	}
-	return "the folder " + quote(dir) + " has " + strconv.Itoa(len(names)) + " entries: " + strings.Join(few, ", ") +
+	return "the folder " + strconv.Quote(dir) + " has " + strconv.Itoa(len(names)) + " entries: " + strings.Join(few, ", ") +
 		map[bool]string{true: ", ..."}[len(few) < len(names)]
 }
 
 // deepest cuts a path where it stops existing: the folder that exists, and the
 // rest.
-func deepest(ctx context.Context, src Source, name string) (dir, rest string) {
-	name = Clean(name)
-	for dir = Dir(name); ; dir = Dir(dir) {
-		if dir == Dir(dir) || IsDir(ctx, src, dir) {
+func deepest(ctx context.Context, src source.Source, name string) (dir, rest string) {
+	name = source.Clean(name)
+	for dir = source.Dir(name); ; dir = source.Dir(dir) {
+		if dir == source.Dir(dir) || source.IsDir(ctx, src, dir) {
 			rest = strings.TrimPrefix(strings.TrimPrefix(name, dir), "/")
 			return dir, rest
 		}
 	}
-}
-
-func tooMany(pattern string) error {
-	return errs.New(errs.Config, "the braces of %s stand for more than %d names", quote(pattern), maxNames).
-		Try("check the numbers in the braces")
 }

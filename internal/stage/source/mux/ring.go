@@ -1,15 +1,17 @@
-package source
+package mux
 
 import (
 	"errors"
 	"iter"
 	"maps"
+	"strconv"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// ring has the secrets of names: what Shown takes away from those that a user gave, so
+// ring has the secrets of names: what Shown removes from those that a user gave, so
 // that it can be added again where a request is made. It lives as long as its Mux, in
 // memory only. A nil ring has none, and costs nothing.
 //
@@ -20,18 +22,18 @@ type ring struct {
 	users map[string]string // "user:password@", by scheme and host: https://host
 }
 
-// with is a ring that has the secrets of these names too. A ring in use does not change.
+// with returns a ring that also has the secrets of these names. A ring in use does not change.
 func (r *ring) with(names []string) (*ring, error) {
 	more := &ring{map[string]string{}, map[string]string{}}
 	if r != nil {
 		more.given, more.users = maps.Clone(r.given), maps.Clone(r.users)
 	}
 	for _, name := range names {
-		if Shown(name) == name {
+		if source.Shown(name) == name {
 			continue
 		}
 		name = strings.TrimPrefix(name, "@")
-		all, err := Braces(name)
+		all, err := source.Braces(name)
 		if err != nil || len(all) != 1 {
 			all = append(all, name) // which is looked for as it is written
 		}
@@ -47,14 +49,14 @@ func (r *ring) with(names []string) (*ring, error) {
 // add takes the secrets of one name. Two names that are the same without them would be
 // one object to everything above, so they are refused.
 func (r *ring) add(given string) error {
-	name := strings.TrimSuffix(Shown(given), "/")
+	name := strings.TrimSuffix(source.Shown(given), "/")
 	if old, ok := r.given[name]; ok && old != given {
-		return errs.New(errs.Config, "two URLs of %s differ only in their signatures, tokens or passwords", quote(name)).At(where(name, -1)).
-			Try("give one of them; if they are different objects, give each a name of its own")
+		return errs.New(errs.Config, "two URLs of %s differ only in their signatures, tokens or passwords", strconv.Quote(name)).At(shownAt(name)).
+			Try("give one of them; if they are different objects, give each its own name")
 	}
 	r.given[name] = given
-	prefix, rest := split(given)
-	if user, _, ok := strings.Cut(authority(rest), "@"); ok && !strings.Contains(authority(Shown(name)[len(prefix):]), "@") {
+	prefix, rest := source.CutScheme(given)
+	if user, _, ok := strings.Cut(authority(rest), "@"); ok && !strings.Contains(authority(source.Shown(name)[len(prefix):]), "@") {
 		r.users[strings.ToLower(prefix)+host(rest)] = user + "@"
 	}
 	return nil
@@ -85,11 +87,11 @@ func (r *ring) full(name string) string {
 		}
 		return strings.TrimSuffix(given, "/") + "/"
 	}
-	prefix, rest := split(name)
+	prefix, rest := source.CutScheme(name)
 	if prefix == "" {
 		return name
 	}
-	for dir := Dir(plain); dir != prefix; dir = Dir(dir) {
+	for dir := source.Dir(plain); dir != prefix; dir = source.Dir(dir) {
 		given, ok := r.given[dir]
 		if !ok {
 			continue
@@ -106,7 +108,7 @@ func (r *ring) full(name string) string {
 }
 
 // of is an object as its source gets it.
-func (r *ring) of(obj Info) Info {
+func (r *ring) of(obj source.Info) source.Info {
 	if r != nil {
 		obj.Name = r.full(obj.Name)
 	}
@@ -114,18 +116,18 @@ func (r *ring) of(obj Info) Info {
 }
 
 // shown is an object as everything above the Mux gets it.
-func (r *ring) shown(obj Info) Info {
+func (r *ring) shown(obj source.Info) source.Info {
 	if r != nil {
-		obj.Name = Shown(obj.Name)
+		obj.Name = source.Shown(obj.Name)
 	}
 	return obj
 }
 
-func (r *ring) each(all iter.Seq2[Info, error]) iter.Seq2[Info, error] {
+func (r *ring) each(all iter.Seq2[source.Info, error]) iter.Seq2[source.Info, error] {
 	if r == nil {
 		return all
 	}
-	return func(yield func(Info, error) bool) {
+	return func(yield func(source.Info, error) bool) {
 		for it, err := range all {
 			if !yield(r.shown(it), r.failed(err)) {
 				return
@@ -145,6 +147,6 @@ func (r *ring) failed(err error) error {
 	}
 	clean := *e
 	clean.What, clean.Hint = errs.Shown(e.What), errs.Shown(e.Hint)
-	clean.Where.File, clean.Where.Shard = Shown(e.Where.File), Shown(e.Where.Shard)
+	clean.Where.File, clean.Where.Shard = source.Shown(e.Where.File), source.Shown(e.Where.Shard)
 	return &clean
 }

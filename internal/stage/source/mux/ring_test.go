@@ -1,16 +1,16 @@
-package source_test
+package mux_test
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/mux"
+	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -56,14 +56,14 @@ func TestBucketsThatAreReachedInDifferentWays(t *testing.T) {
 	}
 	schemes := []source.Scheme{source.Local(), {Name: "toy", Open: open}, {Name: "other", Open: open}}
 	first, second := source.Access{Storage: source.Storage{Region: "1"}}, source.Access{Storage: source.Storage{Region: "2"}}
-	m, err := source.NewMuxOf(schemes, []source.Place{
+	m, err := mux.Of(schemes, []source.Place{
 		{Names: []string{"toy://a/{x,y}", "/local"}, Access: first},
 		{Names: []string{"toy://{b,b2}/x", "toy://b/*"}, Access: second},
 		{Names: []string{"other://a/x"}, Access: first},
 	})
 	stagetest.Must(t, err)
 	for name, want := range map[string]string{"toy://a/x": "ax", "toy://b/x": "bx", "toy://b2/x": "b2", "other://a/x": "o"} {
-		b, err := source.ReadAll(ctx, m, name, 10)
+		b, err := source.ReadAll(t.Context(), m, name, 10)
 		if err != nil || string(b) != want {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
@@ -75,23 +75,23 @@ func TestBucketsThatAreReachedInDifferentWays(t *testing.T) {
 	if !slices.Equal(written, []string{"1: other://a/x", "1: toy://a/{x,y}", "2: toy://{b,b2}/x toy://b/*"}) {
 		t.Errorf("the user named %q", written)
 	}
-	if _, err := m.Stat(ctx, "toy://c/x"); errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), "toy://c/x") {
+	if _, err := m.Stat(t.Context(), "toy://c/x"); errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), "toy://c/x") {
 		t.Errorf("a bucket of which nobody says how it is reached: %v", err)
 	}
-	_, err = source.NewMuxOf(schemes, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://a/y/*"}, Access: second}})
-	if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, `"toy://a" has two different dataset.storage`) {
+	_, err = mux.Of(schemes, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://a/y/*"}, Access: second}})
+	if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, `"toy://a" has two different settings of dataset.storage`) {
 		t.Errorf("one bucket, two ways: %v", err)
 	}
 	clear(made)
-	m, err = source.NewMuxOf(schemes, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://b/x"}, Access: first}})
+	m, err = mux.Of(schemes, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://b/x"}, Access: first}})
 	stagetest.Must(t, err)
-	if _, err := m.Stat(ctx, "toy://b2/x"); err != nil || made[first.Storage] != 1 { // where all are the same, names that are found are too
+	if _, err := m.Stat(t.Context(), "toy://b2/x"); err != nil || made[first.Storage] != 1 { // where all are the same, names that are found are too
 		t.Errorf("%v, %v", err, made)
 	}
 	repo := []source.Scheme{{Name: "toy", Parts: 2, Open: open}}
-	m, err = source.NewMuxOf(repo, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://a/y"}, Access: second}})
+	m, err = mux.Of(repo, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://a/y"}, Access: second}})
 	stagetest.Must(t, err)
-	if _, err := m.Stat(ctx, "toy://a/x"); err != nil {
+	if _, err := m.Stat(t.Context(), "toy://a/x"); err != nil {
 		t.Error(err)
 	}
 }
@@ -105,28 +105,28 @@ func TestSecretsEndAtTheMux(t *testing.T) {
 		"toy://u:HUSH@g/x": []byte("x"), "toy://u:HUSH@g/y": []byte("y"), "toy://h/open": []byte("open"),
 	}
 	var asked []string
-	m, err := source.NewMuxOf([]source.Scheme{{Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}},
+	m, err := mux.Of([]source.Scheme{{Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}},
 		[]source.Place{{Names: []string{"toy://h/c/{0..1}.tar" + sig, "toy://h/folder" + sig, "toy://u:HUSH@g/x", "toy://h/open"}}})
 	stagetest.Must(t, err)
 	for name, want := range map[string]string{"toy://h/c/0.tar": "0", "toy://h/c/1.tar": "1", "toy://h/folder/a/b": "b", "toy://g/x": "x", "toy://g/y": "y", "toy://h/open": "open"} {
-		st, err := m.Stat(ctx, name)
+		st, err := m.Stat(t.Context(), name)
 		if err != nil || st.Name != name {
 			t.Errorf("%s: %+v, %v", name, st, err)
 			continue
 		}
 		b := make([]byte, st.Size)
-		if err := m.ReadAt(ctx, st, b, 0); err != nil || string(b) != want {
+		if err := m.ReadAt(t.Context(), st, b, 0); err != nil || string(b) != want {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
-		if n, err := m.Head(ctx, name, b); err != nil || n != len(want) {
+		if n, err := m.Head(t.Context(), name, b); err != nil || n != len(want) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 	}
-	found, err := source.Expand(ctx, m, []string{"toy://h/c/{0..1}.tar"})
+	found, err := pattern.Expand(t.Context(), m, []string{"toy://h/c/{0..1}.tar"})
 	if err != nil || strings.Join(found, " ") != "toy://h/c/0.tar toy://h/c/1.tar" {
 		t.Errorf("%v, %v", found, err)
 	}
-	for it, err := range m.List(ctx, "toy://g/") {
+	for it, err := range m.List(t.Context(), "toy://g/") {
 		if err != nil || strings.Contains(it.Name, "HUSH") || !strings.HasPrefix(it.Name, "toy://g/") {
 			t.Errorf("%+v, %v", it, err)
 		}
@@ -135,26 +135,13 @@ func TestSecretsEndAtTheMux(t *testing.T) {
 		t.Errorf("the source was asked for %v", asked)
 	}
 	for _, name := range []string{"toy://h/c/2.tar", "toy://g/z"} {
-		if _, err := m.Stat(ctx, name); errs.CodeOf(err) != errs.NotFound || strings.Contains(err.Error(), "HUSH") || strings.Contains(errs.From(err).Where.File, "HUSH") {
+		if _, err := m.Stat(t.Context(), name); errs.CodeOf(err) != errs.NotFound || strings.Contains(err.Error(), "HUSH") || strings.Contains(errs.From(err).Where.File, "HUSH") {
 			t.Errorf("%v", err)
 		}
 	}
-	_, err = source.NewMuxOf(nil, []source.Place{{Names: []string{"toy://h/x?token=1", "toy://h/x?token=2"}}})
+	_, err = mux.Of(nil, []source.Place{{Names: []string{"toy://h/x?token=1", "toy://h/x?token=2"}}})
 	if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, "differ only in their signatures") {
 		t.Errorf("two URLs that are shown as one: %v", err)
-	}
-}
-
-// Names are shown as in the golden, which Python reads too.
-func TestShown(t *testing.T) {
-	text, err := os.ReadFile("../../../testdata/shown.json")
-	stagetest.Must(t, err)
-	var golden struct{ Names map[string]string }
-	stagetest.Must(t, json.Unmarshal(text, &golden))
-	for given, want := range golden.Names {
-		if got := source.Shown(given); got != want {
-			t.Errorf("%s is shown as %s, not as %s", given, got, want)
-		}
 	}
 }
 
@@ -162,17 +149,17 @@ func TestShown(t *testing.T) {
 func TestSecretsOfNamesThatAreExpanded(t *testing.T) {
 	objects := stagetest.Memory{"toy://h/0?sig=HUSH": []byte("0"), "toy://h/1?sig=HUSH": []byte("1")}
 	var asked []string
-	m := source.NewMux([]source.Scheme{{Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}}, source.Access{})
-	found, err := source.Expand(ctx, m, []string{"toy://h/{0..1}?sig=HUSH"})
+	m := mux.New([]source.Scheme{{Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}}, source.Access{})
+	found, err := pattern.Expand(t.Context(), m, []string{"toy://h/{0..1}?sig=HUSH"})
 	if err != nil || strings.Join(found, " ") != "toy://h/0 toy://h/1" {
 		t.Fatalf("%v, %v", found, err)
 	}
 	for i, name := range found {
-		if b, err := source.ReadAll(ctx, m, name, 10); err != nil || string(b) != string(rune('0'+i)) {
+		if b, err := source.ReadAll(t.Context(), m, name, 10); err != nil || string(b) != string(rune('0'+i)) {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
 	}
-	if _, err := source.Expand(ctx, m, []string{"toy://h/0?sig=HUSH2"}); errs.CodeOf(err) != errs.Config || strings.Contains(err.Error(), "HUSH") {
+	if _, err := pattern.Expand(t.Context(), m, []string{"toy://h/0?sig=HUSH2"}); errs.CodeOf(err) != errs.Config || strings.Contains(err.Error(), "HUSH") {
 		t.Errorf("another signature of the same name: %v", err)
 	}
 }
@@ -182,22 +169,13 @@ func TestSecretsOfLists(t *testing.T) {
 	list := "@toy://h/list.txt?sig=HUSH"
 	objects := stagetest.Memory{"toy://h/list.txt?sig=HUSH": []byte("0.tar\ntoy://h/1.tar?token=HUSH\n"), "toy://h/0.tar": []byte("0"), "toy://h/1.tar?token=HUSH": []byte("1")}
 	var asked []string
-	m, err := source.NewMuxOf([]source.Scheme{source.Local(), {Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}}, []source.Place{{Names: []string{list}}})
+	m, err := mux.Of([]source.Scheme{source.Local(), {Name: "toy", Open: func(a source.Access) (source.Source, error) { return store{objects, a, &asked}, nil }}}, []source.Place{{Names: []string{list}}})
 	stagetest.Must(t, err)
-	found, err := source.Expand(ctx, m, []string{source.Shown(list)})
+	found, err := pattern.Expand(t.Context(), m, []string{source.Shown(list)})
 	if err != nil || strings.Join(found, " ") != "toy://h/0.tar toy://h/1.tar" {
 		t.Fatalf("%v, %v", found, err)
 	}
-	if b, err := source.ReadAll(ctx, m, found[1], 10); err != nil || string(b) != "1" {
+	if b, err := source.ReadAll(t.Context(), m, found[1], 10); err != nil || string(b) != "1" {
 		t.Errorf("%q, %v", b, err)
-	}
-}
-
-// A command line that is kept has no secrets of its flags and URLs.
-func TestShownWords(t *testing.T) {
-	given := strings.Fields("python train.py --hf-token HUSH --api_key=HUSH -v --secret --tokenizer gpt2 --data https://u:HUSH@h/x?sig=HUSH --data=s3://b/x --token")
-	want := "python train.py --hf-token ... --api_key=... -v --secret --tokenizer gpt2 --data https://h/x --data=s3://b/x --token"
-	if got := strings.Join(source.ShownWords(given), " "); got != want {
-		t.Error(got)
 	}
 }

@@ -1,7 +1,6 @@
-package source
+package spec
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -37,20 +36,12 @@ var variables = []struct{ part, set string }{
 	{"key", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AZURE_STORAGE_KEY"},
 }
 
-const tokens = "HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own whose name is token_env"
+const tokens = "HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own, named by token_env"
 
 // Secret reports whether a key of some settings, in any spelling, is that of a key, a
 // token or a password, and what to set in its place: an environment variable.
 func Secret(key string) (set string, is bool) {
-	plain := strings.Map(func(r rune) rune {
-		switch {
-		case 'A' <= r && r <= 'Z':
-			return r + 'a' - 'A'
-		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
-			return r
-		}
-		return -1
-	}, key)
+	plain := errs.Fold(key)
 	switch plain {
 	case "tokenenv": // the name of a variable
 		return "", false
@@ -67,39 +58,4 @@ func Secret(key string) (set string, is bool) {
 		}
 	}
 	return "", false
-}
-
-// Shown is a name as it may be shown and stored, without signatures, tokens and
-// passwords. The names of local files have none, whatever they look like.
-func Shown(name string) string {
-	if list, is := strings.CutPrefix(name, "@"); is && list != "" && list[0] != '@' { // of names
-		return "@" + Shown(list)
-	}
-	if SchemeOf(name) == "" {
-		return name
-	}
-	return errs.Shown(name)
-}
-
-// ShownWords is a command line as it may be shown and stored: names as Shown, and without
-// the values of flags that are called key, token, password or secret.
-func ShownWords(words []string) []string {
-	out := make([]string, len(words))
-	hidden := false
-	for i, w := range words {
-		name, _, given := strings.Cut(w, "=")
-		flag := strings.HasPrefix(w, "-") && slices.ContainsFunc([]string{"key", "token", "password", "secret"}, func(end string) bool {
-			return strings.HasSuffix(strings.ToLower(name), end)
-		})
-		switch {
-		case hidden && !strings.HasPrefix(w, "-"):
-			out[i] = "..."
-		case flag && given:
-			out[i] = name + "=..."
-		default:
-			out[i] = errs.Shown(w)
-		}
-		hidden = flag && !given
-	}
-	return out
 }
