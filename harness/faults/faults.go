@@ -3,13 +3,15 @@
 // invisible, or an error with the expected code and the name of the object: never a wrong
 // byte, a lost sample, or a hang.
 //
-//	loader ──► slownet ──► versitygw, nginx
+//	loader ──► slownet ──► versitygw, nginx, fake-gcs-server, azurite, hubserver
 //	   │          └ counts: the fault was met
 //	   └ ids, order, bytes: those of the undisturbed stream, or the error of the table
 //
 // [Table] lists the faults. Each run of one has a proxy, a remote.Net and a loader of its
-// own; the servers are shared. `make test` runs each fault once; `make faults` runs each
-// with 20 seeds if it is random, and writes bench/results/faults.json.
+// own; the servers are shared, but for that of the Hub, of which each run has its own.
+// `make test` runs each fault of S3, HTTP and the Hub once, and `make test-remote` those of
+// the other stores; `make faults` runs all, each with 20 seeds if it is random, and writes
+// bench/results/faults.json.
 package faults
 
 import (
@@ -54,9 +56,17 @@ type Store string
 
 // The stores.
 const (
-	S3  Store = "s3"  // versitygw
-	Web Store = "web" // nginx
+	S3    Store = "s3"    // versitygw
+	Web   Store = "web"   // nginx
+	GCS   Store = "gcs"   // fake-gcs-server; tokens are those of a server that gives them
+	Azure Store = "azure" // azurite, by the account's key and by signed URLs
+	Entra Store = "entra" // azurite, by tokens
+	Hub   Store = "hub"   // hubserver, with a storage at another address
 )
+
+// All is all stores, and Short those whose servers every machine has.
+func All() []Store   { return []Store{S3, Web, Hub, GCS, Azure, Entra} }
+func Short() []Store { return []Store{S3, Web, Hub} }
 
 // Outcome is what became of a run.
 type Outcome struct {

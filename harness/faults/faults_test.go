@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,19 +23,28 @@ func TestMain(m *testing.M) { os.Exit(stagetest.OwnCache(m)) }
 // Each fault once, or with STOKER_FAULTS=FILE (make faults) all with their seeds: the
 // report is written to that file.
 func TestCampaign(t *testing.T) {
+	file := os.Getenv("STOKER_FAULTS")
+	if file == "" {
+		campaign(t, faults.Campaign{Seeds: 1}, "", faults.Short()...)
+		return
+	}
+	campaign(t, faults.Campaign{Seeds: 20, Long: true}, file, faults.All()...)
+}
+
+// Each fault of the other stores once: make test-remote has their servers.
+func TestCampaignOfClouds(t *testing.T) {
+	campaign(t, faults.Campaign{Seeds: 1}, "", slices.DeleteFunc(faults.All(), func(s faults.Store) bool { return slices.Contains(faults.Short(), s) })...)
+}
+
+func campaign(t *testing.T, c faults.Campaign, file string, on ...faults.Store) {
 	nothingLeft(t)
-	lab := faults.NewLab(t)
+	lab := faults.NewLab(t, on...)
 	logged := logs(t)
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
-	c := faults.Campaign{Seeds: 1, AtOnce: 6 * runtime.GOMAXPROCS(0)}
-	file := os.Getenv("STOKER_FAULTS")
-	if file != "" {
-		c.Seeds, c.Long = 20, true
-	}
-	if only := os.Getenv("STOKER_FAULT"); only != "" {
-		c.Only = func(f faults.Fault) bool { return strings.Contains(f.Name, only) }
-	}
+	c.AtOnce = 6 * runtime.GOMAXPROCS(0)
+	only := os.Getenv("STOKER_FAULT")
+	c.Only = func(f faults.Fault) bool { return slices.Contains(on, f.On) && strings.Contains(f.Name, only) }
 	c.Told = func(o faults.Outcome) {
 		if o.Wrong != "" {
 			t.Error(o)

@@ -25,15 +25,16 @@ import (
 type Lab struct {
 	Secrets map[string]string // texts that no output may contain, by their meaning
 
-	t     testing.TB
-	s3    *servers.Server
-	web   *servers.Server
-	local string // a copy of the data
+	t       testing.TB
+	servers map[Store]*servers.Server // but those of the Hub
+	local   string                    // a copy of the data
+	hub     *repository               // nil: no run is on the Hub
+	sas     string                    // the signature of Azure's URLs: a query
 
 	good, expired, other *slownet.Certificate
 
 	mu   sync.Mutex
-	want map[string]string // digest of the undisturbed stream, by store and data
+	want map[string]string // digest of the undisturbed stream, by data
 }
 
 // copies is how often each photograph is in the data, and shardBytes the approximate size
@@ -45,36 +46,44 @@ const (
 	many       = 1100                  // small objects, of which one page of a listing has 1,000
 )
 
-// NewLab starts the servers, and stores on each photographs as tar shards with and without
-// the manifest of their packing, as TFRecords, as single objects, and a Parquet file.
-func NewLab(t *testing.T) *Lab {
+// NewLab starts the servers of these stores, and stores on each photographs as tar shards
+// with and without the manifest of their packing, as TFRecords, as single objects, and a
+// Parquet file.
+func NewLab(t *testing.T, on ...Store) *Lab {
 	t.Helper()
-	l := &Lab{t: t, local: t.TempDir(), want: map[string]string{}, Secrets: map[string]string{
-		"session token": "planted-session-token-" + fmt.Sprint(os.Getpid()),
-		"signature":     "planted0signature0" + fmt.Sprint(os.Getpid()),
-		"bearer token":  "planted0bearer0" + fmt.Sprint(os.Getpid()),
-		"password":      "planted0password0" + fmt.Sprint(os.Getpid()),
+	l := &Lab{t: t, local: t.TempDir(), servers: map[Store]*servers.Server{}, want: map[string]string{}, Secrets: map[string]string{
+		"session token": planted("session-token"),
+		"signature":     planted("signature"),
+		"bearer token":  planted("bearer"),
+		"password":      planted("password"),
 	}}
 	t.Setenv(tokenEnv, l.Secrets["bearer token"])
 	l.make()
-	l.s3 = servers.S3(t, servers.S3Options{})
-	l.web = servers.HTTP(t, l.local, servers.HTTPOptions{Index: "json"})
-	l.s3.Use(t)
-	// A store whose checksums are asked for, as AWS's are.
-	t.Setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_supported")
-	l.Secrets["secret key"] = l.s3.Env["AWS_SECRET_ACCESS_KEY"]
-	l.profiles(t)
-	l.certificates(t)
-	stagetest.Must(t, fs.WalkDir(os.DirFS(l.local), ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || strings.HasPrefix(name, "many/") {
-			return err
+	var roots [][]byte // that clients must trust
+	for _, store := range on {
+		roots = append(roots, l.start(t, store)...)
+	}
+	l.certificates(t, roots)
+	for _, server := range l.servers {
+		if server.Dir == l.local {
+			continue
 		}
-		l.s3.Put(name, l.Bytes(name))
-		return nil
-	}))
-	stagetest.Must(t, os.CopyFS(filepath.Join(l.s3.Dir, "many"), os.DirFS(filepath.Join(l.local, "many"))))
+		stagetest.Must(t, fs.WalkDir(os.DirFS(l.local), ".", func(name string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() || strings.HasPrefix(name, "many/") {
+				return err
+			}
+			server.Put(name, l.Bytes(name))
+			return nil
+		}))
+	}
+	if s3 := l.servers[S3]; s3 != nil { // as files that were not put: one by one takes too long
+		stagetest.Must(t, os.CopyFS(filepath.Join(s3.Dir, "many"), os.DirFS(filepath.Join(l.local, "many"))))
+	}
 	return l
 }
+
+// planted is a secret, which is in nothing by chance.
+func planted(what string) string { return fmt.Sprintf("planted0%s0%d", what, os.Getpid()) }
 
 // make writes the data.
 func (l *Lab) make() {
@@ -132,7 +141,7 @@ func (l *Lab) profiles(t *testing.T) {
 	for name, token := range map[string]string{"renewed": "", "stale": fmt.Sprintf(`, "SessionToken": "%s"`, l.Secrets["session token"])} {
 		command := filepath.Join(dir, name)
 		stagetest.Must(t, os.WriteFile(command, fmt.Appendf(nil, "#!/bin/sh\necho '{\"Version\": 1, \"AccessKeyId\": \"%s\", \"SecretAccessKey\": \"%s\"%s}'\n",
-			l.s3.Env["AWS_ACCESS_KEY_ID"], l.Secrets["secret key"], token), 0o700))
+			l.servers[S3].Env["AWS_ACCESS_KEY_ID"], l.Secrets["secret key"], token), 0o700))
 		fmt.Fprintf(&b, "[profile %s]\ncredential_process = %s\n", name, command)
 	}
 	config := filepath.Join(dir, "config")
@@ -140,11 +149,14 @@ func (l *Lab) profiles(t *testing.T) {
 	t.Setenv("AWS_CONFIG_FILE", config)
 }
 
-// certificates makes the certificates of proxies, and makes clients trust them all: a faulty
-// one has a wrong time or a wrong host.
-func (l *Lab) certificates(t *testing.T) {
+// certificates makes the certificates of proxies, and makes clients trust them all, and the
+// others: a faulty one has a wrong time or a wrong host.
+func (l *Lab) certificates(t *testing.T, others [][]byte) {
 	t.Helper()
 	var roots bytes.Buffer
+	for _, pem := range others {
+		roots.Write(pem)
+	}
 	issue := func(until time.Time, host string) *slownet.Certificate {
 		c, err := slownet.Certify(until, host)
 		stagetest.Must(t, err)
@@ -159,44 +171,17 @@ func (l *Lab) certificates(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", file)
 }
 
-// server is that of a store.
-func (l *Lab) server(on Store) *servers.Server {
-	if on == S3 {
-		return l.s3
-	}
-	return l.web
-}
-
-// paths are those of data on a store that is reached at url.
-func (l *Lab) paths(on Store, url, data string) spec.Paths {
-	if on == S3 {
-		return spec.Paths{"s3://" + servers.Bucket + "/" + data}
-	}
-	if data != "tar" {
-		scheme, host, _ := strings.Cut(url, "://")
-		return spec.Paths{scheme + "://user:" + l.Secrets["password"] + "@" + host + "/" + data}
-	}
-	shards, err := filepath.Glob(filepath.Join(l.local, data, "*.tar"))
-	stagetest.Must(l.t, err)
-	var all spec.Paths
-	for _, shard := range shards {
-		all = append(all, url+"/"+data+"/"+filepath.Base(shard)+"?X-Amz-Signature="+l.Secrets["signature"])
-	}
-	return all
-}
-
-// undisturbed is the digest of the stream of data that is read without a proxy.
-func (l *Lab) undisturbed(on Store, data string) (string, error) {
+// undisturbed is the digest of the stream of data that is read from this machine's disk.
+func (l *Lab) undisturbed(data string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := string(on) + " " + data
-	if l.want[key] == "" {
-		r := &Run{Lab: l, Fault: Fault{On: on, Data: data}, data: data, Deadline: time.Minute}
-		digest, err := r.stream(l.server(on).URL)
+	if l.want[data] == "" {
+		r := &Run{Lab: l, Fault: Fault{Data: data}, data: data, Deadline: time.Minute}
+		digest, err := r.stream("")
 		if err != nil {
 			return "", err
 		}
-		l.want[key] = digest
+		l.want[data] = digest
 	}
-	return l.want[key], nil
+	return l.want[data], nil
 }

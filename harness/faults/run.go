@@ -3,15 +3,18 @@ package faults
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,8 +28,9 @@ import (
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
+	"github.com/stoker-data/stoker/internal/stagetest/hubserver"
+	"github.com/stoker-data/stoker/internal/stagetest/servers"
 )
 
 const (
@@ -47,21 +51,24 @@ type Run struct {
 	Seed  uint64
 
 	Proxy    *slownet.Proxy
-	Names    *slownet.Names // nil: the proxy is reached by its address
+	Hub      *hubserver.Server // of the run's own, if it is on the Hub; Proxy is before it
+	Names    *slownet.Names    // nil: the proxy is reached by its address
 	Net      *remote.Net
 	Deadline time.Duration
 	During   func()       // before the first batch
 	Off      atomic.Int64 // of the client's clock, in nanoseconds
 
-	ctx    context.Context
-	data   string // name of the folder
-	puts   int
-	began  time.Time
-	before int64 // see mark
-	others sync.WaitGroup
-	closer []func()
-	mu     sync.Mutex
-	said   []string // under mu
+	ctx     context.Context
+	data    string           // name of the folder
+	proxies []*slownet.Proxy // Proxy, and the one before the Hub's storage
+	try     int // of tries, from 0
+	puts    int
+	began   time.Time
+	before  int64 // see mark
+	others  sync.WaitGroup
+	closer  []func()
+	mu      sync.Mutex
+	said    []string // under mu
 }
 
 // Host is the name that a proxy has in Run.Names.
@@ -70,29 +77,41 @@ const Host = "store.example"
 // Go runs f beside the run, which waits for its end. f returns soon after ctx ends.
 func (r *Run) Go(f func(ctx context.Context)) { r.others.Go(func() { f(r.ctx) }) }
 
-// Own gives the run its own copy of its data, in its own folder, which it may change.
+// Own gives the run its own copy of its data, in its own folder, which it may change. Of
+// the Hub it has one already.
 func (r *Run) Own() {
+	if r.Fault.On == Hub {
+		return
+	}
 	from := r.data
-	r.data = fmt.Sprintf("own/%s-%d/%s", strings.NewReplacer(" ", "-", "(", "", ")", "").Replace(r.Fault.Name), r.Seed, from)
-	if from == "many" { // as files that were not put: one by one takes too long
-		if err := os.CopyFS(filepath.Join(r.Lab.server(r.Fault.On).Dir, r.data), os.DirFS(filepath.Join(r.Lab.local, from))); err != nil {
+	r.data = fmt.Sprintf("own/%s-%d-%d/%s", strings.NewReplacer(" ", "-", "(", "", ")", "").Replace(r.Fault.Name), r.Seed, r.try, from)
+	below := os.DirFS(filepath.Join(r.Lab.local, from))
+	if from == "many" && r.server().Dir != "" { // as files that were not put: one by one takes too long
+		if err := os.CopyFS(filepath.Join(r.server().Dir, r.data), below); err != nil {
 			panic(err)
 		}
 		return
 	}
-	files, err := filepath.Glob(filepath.Join(r.Lab.local, from, "*.*"))
-	if err != nil || len(files) == 0 {
-		panic(fmt.Sprint("nothing to copy from ", from, ": ", err))
-	}
-	for _, file := range files {
-		r.Put(filepath.Base(file), r.Lab.Bytes(from+"/"+filepath.Base(file)))
+	if err := fs.WalkDir(below, ".", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			r.Put(name, r.Lab.Bytes(from+"/"+name))
+		}
+		return err
+	}); err != nil {
+		panic(err)
 	}
 }
 
+func (r *Run) server() *servers.Server { return r.Lab.servers[r.Fault.On] }
+
 // Put replaces an object of the run's own data by other contents, with another time.
 func (r *Run) Put(name string, data []byte) {
-	server := r.Lab.server(r.Fault.On)
 	there := r.data + "/" + name
+	if r.Hub != nil {
+		r.Hub.Commit(repo, "main", map[string][]byte{there: data})
+		return
+	}
+	server := r.server()
 	server.Put(there, data)
 	if r.Fault.On == Web { // whose versions are times in seconds
 		at := time.Now().Add(time.Duration(r.puts+1) * -time.Hour)
@@ -102,20 +121,46 @@ func (r *Run) Put(name string, data []byte) {
 }
 
 // Remove removes an object of the run's own data.
-func (r *Run) Remove(name string) { r.Lab.server(r.Fault.On).Remove(r.data + "/" + name) }
+func (r *Run) Remove(name string) {
+	if r.Hub != nil {
+		r.Hub.Commit(repo, "main", map[string][]byte{r.data + "/" + name: nil})
+		return
+	}
+	r.server().Remove(r.data + "/" + name)
+}
 
-// ranges is how many ranges of an object the proxy was asked for.
-func (r *Run) ranges(name string) (n int64) {
-	for path, o := range r.Proxy.Counts().Objects {
-		if strings.HasSuffix(path, "/"+name) {
-			n += o.Kinds["range"].Requests
+// gone has the server, or both of the Hub, gone.
+func (r *Run) gone() {
+	for _, p := range r.proxies {
+		p.Pause()
+	}
+}
+
+// back has it there again.
+func (r *Run) back() {
+	for _, p := range r.proxies {
+		_ = p.Resume()
+	}
+}
+
+// ranges is how many ranges of the shard the proxies were asked for.
+func (r *Run) ranges() (n int64) {
+	names := []string{"/" + shard}
+	if r.Hub != nil {
+		names = append(names, "/"+stored(r.Lab.Bytes(r.data+"/"+shard)))
+	}
+	for _, p := range r.proxies {
+		for path, o := range p.Counts().Objects {
+			if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(path, name) }) {
+				n += o.Kinds["range"].Requests
+			}
 		}
 	}
 	return n
 }
 
 // mark notes what was asked of the shard before it is changed.
-func (r *Run) mark() { r.before = r.ranges(shard) }
+func (r *Run) mark() { r.before = r.ranges() }
 
 // Faults is the number of faults that the client reported, of any kind.
 func (r *Run) Faults() (n int64) {
@@ -125,17 +170,31 @@ func (r *Run) Faults() (n int64) {
 	return n
 }
 
+// tries is how often a run is made whose fault is not met: another request may overtake
+// the one that has it.
+const tries = 3
+
 // Do runs a fault.
-func Do(ctx context.Context, l *Lab, f Fault, seed uint64) Outcome {
-	o := Outcome{Fault: f.Name, Seed: strconv.FormatUint(seed, 10)}
-	want, err := l.undisturbed(f.On, f.Data)
+func Do(ctx context.Context, l *Lab, f Fault, seed uint64) (o Outcome) {
+	want, err := l.undisturbed(f.Data)
 	if err != nil {
-		o.Wrong = "the undisturbed stream: " + err.Error()
-		return o
+		return Outcome{Fault: f.Name, Wrong: "the undisturbed stream: " + err.Error()}
 	}
+	for try := range tries {
+		var overtaken bool
+		if o, overtaken = once(ctx, l, f, seed, try, want); !overtaken {
+			break
+		}
+	}
+	return o
+}
+
+// once is one run; overtaken means that the fault was not met, and nothing else came of it.
+func once(ctx context.Context, l *Lab, f Fault, seed uint64, try int, want string) (o Outcome, overtaken bool) {
+	o = Outcome{Fault: f.Name, Seed: strconv.FormatUint(seed, 10)}
 	ctx, end := context.WithTimeout(ctx, hangs)
 	defer end()
-	r := &Run{Lab: l, Fault: f, Seed: seed, Deadline: f.Deadline, ctx: ctx, data: f.Data}
+	r := &Run{Lab: l, Fault: f, Seed: seed, try: try, Deadline: f.Deadline, ctx: ctx, data: f.Data}
 	if r.Deadline == 0 {
 		r.Deadline = ends
 	}
@@ -149,7 +208,7 @@ func Do(ctx context.Context, l *Lab, f Fault, seed uint64) Outcome {
 	at, err := r.setUp()
 	if err != nil {
 		o.Wrong = err.Error()
-		return o
+		return o, false
 	}
 	r.began = time.Now()
 	got, err := r.stream(at)
@@ -157,13 +216,13 @@ func Do(ctx context.Context, l *Lab, f Fault, seed uint64) Outcome {
 	o.Met = r.met()
 	r.judge(&o, got, want, err)
 	o.Said = r.said
-	return o
+	return o, !o.Met && err == nil && got == want
 }
 
 // setUp starts the proxy, and says where the store is.
 func (r *Run) setUp() (at string, err error) {
 	f := r.Fault
-	opt := slownet.Options{Server: r.Lab.server(f.On).URL, Seed: r.Seed}
+	opt := slownet.Options{Seed: r.Seed, ServerTLS: &tls.Config{InsecureSkipVerify: true}} // a server of the lab's own
 	if f.Named {
 		opt.Listen = "127.0.0.3:0"
 		if r.Names, err = slownet.NewNames(); err != nil {
@@ -176,10 +235,18 @@ func (r *Run) setUp() (at string, err error) {
 			return "", err
 		}
 	}
-	if r.Proxy, err = slownet.New(opt); err != nil {
+	if f.On == Hub {
+		err = r.startHub(opt)
+	} else {
+		opt.Server = r.server().URL
+		if r.Proxy, err = slownet.New(opt); err == nil {
+			r.proxies = []*slownet.Proxy{r.Proxy}
+			r.closer = append(r.closer, func() { _ = r.Proxy.Close() })
+		}
+	}
+	if err != nil {
 		return "", err
 	}
-	r.closer = append(r.closer, func() { _ = r.Proxy.Close() })
 	at = r.Proxy.URL()
 	if f.Named {
 		addr := netip.MustParseAddrPort(r.Proxy.Addr())
@@ -198,12 +265,19 @@ func (r *Run) setUp() (at string, err error) {
 	if f.Rules != nil {
 		rules = f.Rules(r.Seed)
 	}
+	set := func() {
+		for _, p := range r.proxies {
+			if wrong := p.SetRules(rules...); wrong != nil {
+				panic(wrong)
+			}
+		}
+	}
 	if f.Opening {
-		err = r.Proxy.SetRules(rules...)
+		set()
 	}
 	r.During = func() {
 		if !f.Opening {
-			err = r.Proxy.SetRules(rules...)
+			set()
 		}
 		if f.During != nil {
 			f.During(r)
@@ -220,15 +294,23 @@ func (r *Run) met() bool {
 	return r.ruled()
 }
 
-// ruled says whether all rules have had their effect.
+// ruled says whether all rules have had their effect, each at one of the proxies.
 func (r *Run) ruled() bool {
-	rules := r.Proxy.Counts().Rules
-	for _, c := range rules {
-		if c.Met == 0 {
+	met := map[int]bool{}
+	rules := 0
+	for _, p := range r.proxies {
+		all := p.Counts().Rules
+		rules = len(all)
+		for i, c := range all {
+			met[i] = met[i] || c.Met > 0
+		}
+	}
+	for _, is := range met {
+		if !is {
 			return false
 		}
 	}
-	return len(rules) > 0
+	return rules > 0
 }
 
 // judge compares the result with what was expected.
@@ -299,16 +381,13 @@ func (r *Run) stream(at string) (digest string, err error) {
 		}
 	}()
 	s := spec.Spec{
-		Dataset: spec.Dataset{Path: r.Lab.paths(r.Fault.On, at, r.data), Storage: source.Storage{Profile: r.Fault.Profile}},
+		Dataset: spec.Dataset{Path: r.Lab.paths(r.Fault.On, at, r.data)},
 		Fields:  r.fields(),
 		Order:   spec.Order{Shuffle: "full", Seed: 7}, Batch: spec.Batch{Size: 4}, Workers: 2,
 		Fetch: spec.Fetch{Deadline: spec.Duration(r.Deadline)},
 	}
-	if r.Fault.On == Web {
-		s.Dataset.Storage.TokenEnv = tokenEnv
-	}
-	if r.Fault.On == S3 {
-		s.Dataset.Storage.EndpointURL, s.Dataset.Storage.Region = at, "us-east-1"
+	if r.Fault.On != "" {
+		s.Dataset.Storage = reached(r.Fault, at)
 	}
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 32))
 	defer shared.Close()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/stoker-data/stoker/harness/slownet"
@@ -19,7 +20,7 @@ const soon = 4 * time.Second
 
 // Table is all faults.
 func Table() []Fault {
-	return append(append(append(connections(), answers()...), stores()...), listings()...)
+	return slices.Concat(connections(), answers(), stores(), listings(), clouds(), tokens(), hubs())
 }
 
 // some is one of the first few ranges of a run, and how many bytes of it come.
@@ -37,30 +38,34 @@ func first(of, fault string) func(uint64) []string {
 	}
 }
 
+// troubled says whether the client has met anything.
+func troubled(r *Run) bool { return r.Faults() > 0 }
+
+// gone is the server gone for a while.
+func gone(d time.Duration) func(r *Run) {
+	return func(r *Run) {
+		r.gone()
+		r.Go(func(ctx context.Context) {
+			select {
+			case <-time.After(d):
+			case <-ctx.Done():
+			}
+			r.back()
+		})
+	}
+}
+
 // connections are faults before there is an answer.
 func connections() []Fault {
-	met := func(r *Run) bool { return r.Faults() > 0 }
-	gone := func(d time.Duration) func(r *Run) {
-		return func(r *Run) {
-			r.Proxy.Pause()
-			r.Go(func(ctx context.Context) {
-				select {
-				case <-time.After(d):
-				case <-ctx.Done():
-				}
-				_ = r.Proxy.Resume()
-			})
-		}
-	}
 	return []Fault{
 		{Name: "connections are refused for a second", On: S3, Data: "tar", Rules: first("*.tar", "refuse=1s"), Random: true},
 		{Name: "connections are refused while it opens", On: S3, Data: "objects", Rules: always("list * #1 refuse=1s"), Opening: true},
-		{Name: "the server is gone for 5 s", On: S3, Data: "tar", During: gone(5 * time.Second), Met: met},
-		{Name: "the server is gone for 60 s", On: S3, Data: "tar", During: gone(time.Minute), Met: met, Long: true},
-		{Name: "the web server is gone for 60 s", On: Web, Data: "tar", During: gone(time.Minute), Met: met, Long: true},
-		{Name: "the server is gone for longer than the deadline", On: S3, Data: "tar", During: func(r *Run) { r.Proxy.Pause() }, Met: met, Deadline: soon, Code: errs.Unreachable},
-		{Name: "the web server is gone for longer than the deadline", On: Web, Data: "tar", During: func(r *Run) { r.Proxy.Pause() }, Met: met, Deadline: soon, Code: errs.Unreachable},
-		{Name: "the server is not there when it opens", On: S3, Data: "tar", Before: func(r *Run) { r.Proxy.Pause() }, Met: met, Deadline: soon, Code: errs.Unreachable},
+		{Name: "the server is gone for 5 s", On: S3, Data: "tar", During: gone(5 * time.Second), Met: troubled},
+		{Name: "the server is gone for 60 s", On: S3, Data: "tar", During: gone(time.Minute), Met: troubled, Long: true},
+		{Name: "the web server is gone for 60 s", On: Web, Data: "tar", During: gone(time.Minute), Met: troubled, Long: true},
+		{Name: "the server is gone for longer than the deadline", On: S3, Data: "tar", During: (*Run).gone, Met: troubled, Deadline: soon, Code: errs.Unreachable},
+		{Name: "the web server is gone for longer than the deadline", On: Web, Data: "tar", During: (*Run).gone, Met: troubled, Deadline: soon, Code: errs.Unreachable},
+		{Name: "the server is not there when it opens", On: S3, Data: "tar", Before: (*Run).gone, Met: troubled, Deadline: soon, Code: errs.Unreachable},
 		{Name: "a black hole", On: S3, Data: "tar", Rules: first("*.tar", "blackhole"), Random: true},
 		{Name: "a black hole of the web server", On: Web, Data: "tar", Rules: first("*.tar", "blackhole"), Random: true},
 		{Name: "a black hole that stays", On: S3, Data: "tar", Rules: always("range " + shard + " #1+ blackhole"), Deadline: soon, Code: errs.Unreachable, Place: shard},
@@ -116,7 +121,7 @@ func shown(r *Run) bool {
 }
 
 // asked says whether the object that was changed was asked for since.
-func asked(r *Run) bool { return r.ranges(shard) > r.before }
+func asked(r *Run) bool { return r.ranges() > r.before }
 
 // answers are faults of answers.
 func answers() (all []Fault) {
@@ -215,7 +220,7 @@ func stores() []Fault {
 		{Name: "a redirect to another host (s3)", On: S3, Data: "tar", Rules: always("range " + shard + " redirect=http://other.example"), Deadline: soon, Code: errs.Config, Place: shard},
 		{
 			Name: "a redirect to another host (web)", On: Web, Data: "tar",
-			During: func(r *Run) { _ = r.Proxy.SetRules("range " + shard + " redirect=" + r.Lab.web.URL) },
+			During: func(r *Run) { _ = r.Proxy.SetRules("range " + shard + " redirect=" + r.server().URL) },
 		},
 		{Name: "a flipped byte, with a packing's digests (s3)", On: S3, Data: "packed", Rules: always("range " + shard + " flip=2000"), Deadline: soon, Code: errs.Damaged, Place: shard},
 		{Name: "a flipped byte, with a packing's digests (web)", On: Web, Data: "packed", Rules: always("range " + shard + " flip=2000"), Deadline: soon, Code: errs.Damaged, Place: shard},
@@ -239,12 +244,7 @@ func listings() []Fault {
 			Name: "a listing that changes between its pages", On: S3, Data: "many", Opening: true, Deadline: soon, Code: errs.Changed, Place: "0000.ppm",
 			Rules: always("list * query=*continuation-token* #1 delay=1s"), Before: func(r *Run) {
 				r.Own()
-				r.Go(func(ctx context.Context) {
-					for ctx.Err() == nil && !r.ruled() {
-						time.Sleep(10 * time.Millisecond)
-					}
-					r.Remove("a/0000.ppm")
-				})
+				r.removed("a/0000.ppm")
 			},
 		},
 		{Name: "a second page that breaks", On: S3, Data: "many", Opening: true, Rules: always("list * query=*continuation-token* #1 reset=2000")},

@@ -79,7 +79,11 @@ func (x *exchange) before(h hit) (a *reply, over bool) {
 	case "skew":
 		if signed, ok := x.signedAt(); ok && signed.Sub(time.Now().Add(r.d)).Abs() > 15*time.Minute {
 			x.p.met(r)
-			return synthetic(x.method, http.StatusForbidden, "RequestTimeTooSkewed", []field{{"Date", time.Now().Add(r.d).UTC().Format(http.TimeFormat)}}), false
+			code := "RequestTimeTooSkewed"
+			if x.req.has("X-Ms-Date") { // as Azure says it
+				code = "AuthenticationFailed"
+			}
+			return synthetic(x.method, http.StatusForbidden, code, []field{{"Date", time.Now().Add(r.d).UTC().Format(http.TimeFormat)}}), false
 		}
 	}
 	return nil, false

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"os"
@@ -16,9 +17,10 @@ const (
 
 // AzureOptions are options of Azure; their zero value is a server over plain HTTP.
 type AzureOptions struct {
-	Cert  *Cert    // serves TLS with it
-	OAuth bool     // accepts tokens, too: any that is not expired, for the audience of storage; needs Cert
-	Args  []string // more arguments of azurite-blob
+	Cert    *Cert    // serves TLS with it
+	OAuth   bool     // accepts tokens, too: any that is not expired, for the audience of storage; needs Cert
+	Account string   // its only account, with AzureKey; "": AzureAccount
+	Args    []string // more arguments of azurite-blob
 }
 
 type azure struct{ azureKey }
@@ -31,7 +33,7 @@ func Azure(t testing.TB, o AzureOptions) *Server {
 	if err != nil {
 		t.Fatalf("azurite is installed, and node is not: %v", err)
 	}
-	dir := t.TempDir()
+	dir, account := t.TempDir(), cmp.Or(o.Account, AzureAccount)
 	p, port := start(t, func(port int) *exec.Cmd {
 		cmd := exec.Command(node, program, "--blobHost", "127.0.0.1", "--blobPort", fmt.Sprint(port), "--location", dir,
 			"--skipApiVersionCheck", "--disableTelemetry", "--silent")
@@ -43,25 +45,26 @@ func Azure(t testing.TB, o AzureOptions) *Server {
 		}
 		cmd.Args = append(cmd.Args, o.Args...)
 		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "AZURITE_ACCOUNTS="+account+":"+AzureKey)
 		return cmd
 	})
-	s := newServer(t, p, url(o.Cert, port), o.Cert, azure{azureKey{AzureAccount, AzureKey}})
-	endpoint := s.URL + "/" + AzureAccount
-	s.Env["AZURE_STORAGE_ACCOUNT"] = AzureAccount
+	s := newServer(t, p, url(o.Cert, port), o.Cert, azure{azureKey{account, AzureKey}})
+	endpoint := s.URL + "/" + account
+	s.Env["AZURE_STORAGE_ACCOUNT"] = account
 	s.Env["AZURE_STORAGE_KEY"] = AzureKey
 	s.Env["AZURE_STORAGE_CONNECTION_STRING"] = fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;",
-		s.URL[:len(s.URL)-len("://127.0.0.1:")-len(fmt.Sprint(port))], AzureAccount, AzureKey, endpoint)
+		s.URL[:len(s.URL)-len("://127.0.0.1:")-len(fmt.Sprint(port))], account, AzureKey, endpoint)
 	s.Env["AZURE_CONFIG_DIR"] = os.DevNull // nothing of the user's own
 	return s.In(Bucket)
 }
 
-func (azure) makeBucket(s *Server) {
+func (a azure) makeBucket(s *Server) {
 	s.t.Helper()
-	s.must(http.MethodPut, "/"+AzureAccount+"/"+s.Bucket+"?restype=container", nil, http.StatusConflict)
+	s.must(http.MethodPut, "/"+a.account+"/"+s.Bucket+"?restype=container", nil, http.StatusConflict)
 }
 
-func (azure) path(s *Server, name string) string {
-	return "/" + AzureAccount + "/" + s.Bucket + "/" + escaped(name)
+func (a azure) path(s *Server, name string) string {
+	return "/" + a.account + "/" + s.Bucket + "/" + escaped(name)
 }
 
 func (azure) put(s *Server, name string, data []byte) {

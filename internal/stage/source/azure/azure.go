@@ -259,14 +259,14 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 // checked compares a whole blob with its MD5, if it has one. Checksums of ranges are not
 // requested: they cost the store and this process as much as all else of a request, and
 // TLS has one already.
-func checked(h http.Header, p []byte) error {
+func checked(name string, h http.Header, p []byte) error {
 	sum := h.Get("X-Ms-Blob-Content-Md5")
 	if sum == "" {
 		return nil
 	}
 	want, err := base64.StdEncoding.DecodeString(sum)
 	if got := md5.Sum(p); err != nil || string(want) != string(got[:]) {
-		return &remote.Fault{Kind: remote.Broken, What: "the bytes do not match the checksum (MD5) in the store"}
+		return remote.Spoiled(name, "MD5")
 	}
 	return nil
 }

@@ -57,6 +57,7 @@ type folder struct {
 	done bool           // that is everything
 	upto string         // objects with names up to this one are all there
 	gone error          // what Stat said of a name that is not in it; nil: not asked
+	keys bool           // a store's: what is not among its keys is not there
 }
 
 // covers says whether what has that name, a folder too, would be in the listing. Keys below
@@ -180,6 +181,10 @@ func (b *Browser) recall(name string) (st source.Info, err error, known bool) { 
 		l.info.Name = name
 		return l.info, l.err, true
 	}
+	if b.nowhere(k) {
+		return source.Info{}, errs.New(errs.NotFound, "there is no such object or folder").At(errs.Where{File: strings.Clone(name)}).
+			Try("check the name; if it was there when the dataset was indexed, it has been removed since"), true
+	}
 	f := b.around(k)
 	if f == nil {
 		return source.Info{}, nil, false
@@ -205,6 +210,19 @@ func (b *Browser) around(k string) *folder {
 		return nil
 	}
 	return b.folders[key(dir)]
+}
+
+// nowhere says that the keys of a store, as far as they were listed, do not have a name, nor
+// the folder that it is in. Folders without a name are in no listing. b.mu is held.
+func (b *Browser) nowhere(k string) bool {
+	for dir := source.Dir(k); !strings.HasSuffix(dir, "//") && dir != k; dir = source.Dir(k) {
+		if f := b.folders[key(dir)]; f != nil {
+			_, there := f.at[k]
+			return f.keys && !there && f.covers(k)
+		}
+		k = dir
+	}
+	return false
 }
 
 // whole says whether an entry of a listing is all that Stat would say.
@@ -235,7 +253,8 @@ func (b *Browser) List(ctx context.Context, prefix string) iter.Seq2[source.Info
 		f := b.folders[key(prefix)]
 		b.mu.Unlock()
 		if f == nil || !f.done {
-			b.list(ctx, prefix, b.src.List(ctx, prefix), yield)
+			_, keys := source.Flat(ctx, b.src, prefix)
+			b.list(ctx, prefix, keys && !source.Can(b.src, prefix).Names, b.src.List(ctx, prefix), yield)
 			return
 		}
 		for _, it := range f.all {
@@ -246,9 +265,9 @@ func (b *Browser) List(ctx context.Context, prefix string) iter.Seq2[source.Info
 	}
 }
 
-// list passes on what a listing of a folder yields, and remembers it.
-func (b *Browser) list(ctx context.Context, prefix string, all iter.Seq2[source.Info, error], yield func(source.Info, error) bool) {
-	f := &folder{at: map[string]int{}}
+// list passes on what a listing of a folder yields, and remembers it. keys: it is a store's.
+func (b *Browser) list(ctx context.Context, prefix string, keys bool, all iter.Seq2[source.Info, error], yield func(source.Info, error) bool) {
+	f := &folder{at: map[string]int{}, keys: keys}
 	fits, stopped := true, false
 	for it, err := range all {
 		if err != nil {

@@ -67,7 +67,7 @@ func TestListingsAreAskedOnce(t *testing.T) {
 		found    int
 		most     bucket.Calls
 	}{
-		{"braces", []string{"mem://b/train/{000..999}.tar"}, 1000, bucket.Calls{Stats: 1, Lists: 1}},
+		{"braces", []string{"mem://b/train/{000..999}.tar"}, 1000, bucket.Calls{Lists: 1}},
 		{"a list", list, 1000, bucket.Calls{Lists: 1}},
 		{"two", []string{"mem://b/train/{000..001}.tar"}, 2, bucket.Calls{Stats: 3, Lists: 1}},
 		{"the last of many", []string{"mem://b/many/{019997..019999}.jpg"}, 3, bucket.Calls{Stats: 4, Lists: 2}},
@@ -96,6 +96,31 @@ func TestListingsAreAskedOnce(t *testing.T) {
 				t.Errorf("looking at %d names again: %+v", stats, got)
 			}
 		})
+	}
+}
+
+// Of a folder whose keys were all listed, nothing is asked that the listing says: neither of
+// a name that is not there, nor of one in a folder that is not.
+func TestWhatAListingLacksIsMissing(t *testing.T) {
+	s := bucket.New()
+	for i := range 10 {
+		s.Put(fmt.Sprintf("mem://b/train/%03d.tar", i), []byte{1})
+	}
+	b := over(t, s)
+	_, err := pattern.Expand(t.Context(), b, []string{"mem://b/train/{000..009}.tar"})
+	stagetest.Must(t, err)
+	s.Calls()
+	for _, name := range []string{"mem://b/train/manifest.json", "mem://b/train/.pack/plan.json", "mem://b/train/0000/x"} {
+		_, err := b.Stat(t.Context(), name)
+		if e := errs.From(err); errs.CodeOf(err) != errs.NotFound || e.Where.File != name || e.Hint == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if c := s.Calls(); c.All() > 0 {
+		t.Errorf("%+v", c)
+	}
+	if _, err := b.Stat(t.Context(), "mem://b/other/000.tar"); errs.CodeOf(err) != errs.NotFound || s.Calls().Stats == 0 {
+		t.Errorf("a folder that was not listed: %v", err)
 	}
 }
 

@@ -108,7 +108,7 @@ func (b *Browser) statIn(ctx context.Context, dir string, names []string, which 
 	} else {
 		all = b.src.List(ctx, dir)
 	}
-	b.list(ctx, dir, all, func(it source.Info, e error) bool {
+	b.list(ctx, dir, flat, all, func(it source.Info, e error) bool {
 		if e != nil {
 			return false // looking at each says why
 		}

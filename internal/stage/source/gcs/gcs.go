@@ -177,7 +177,7 @@ func stored(h http.Header) {
 
 // checked compares a whole object with its CRC32C, which every object has: that of an MD5
 // beside it would cost thirty times as much, and say no more.
-func checked(h http.Header, p []byte) error {
+func checked(name string, h http.Header, p []byte) error {
 	for _, line := range h.Values("X-Goog-Hash") {
 		for part := range strings.SplitSeq(line, ",") {
 			sum, ok := strings.CutPrefix(strings.TrimSpace(part), "crc32c=")
@@ -186,7 +186,7 @@ func checked(h http.Header, p []byte) error {
 			}
 			want, err := base64.StdEncoding.DecodeString(sum)
 			if got := crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)); err != nil || len(want) != 4 || binary.BigEndian.Uint32(want) != got {
-				return &remote.Fault{Kind: remote.Broken, What: "the bytes do not match the checksum (CRC32C) in the store"}
+				return remote.Spoiled(name, "CRC32C")
 			}
 			return nil
 		}

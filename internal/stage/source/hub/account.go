@@ -221,8 +221,7 @@ func location(u *url.URL, resp *http.Response) (*url.URL, bool) {
 // send makes one request.
 func (s *store) send(ctx context.Context, name string, u *url.URL, auth string, header http.Header) (*http.Response, error) {
 	if remote.LinkLocal(u.Hostname()) {
-		return nil, errs.New(errs.Unreadable, "the Hub redirects to %s, a link-local address: nothing was sent", u.Hostname()).At(at(name)).
-			Try("check HF_ENDPOINT and any proxies")
+		return nil, linkLocal(name, u)
 	}
 	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(ctx)
 	for k, v := range header {
@@ -240,6 +239,11 @@ func (s *store) send(ctx context.Context, name string, u *url.URL, auth string, 
 		return nil, remote.Failed(ctx, name, err)
 	}
 	return resp, nil
+}
+
+func linkLocal(name string, u *url.URL) error {
+	return errs.New(errs.Unreadable, "the Hub redirects to %s, a link-local address: nothing was sent", u.Hostname()).At(at(name)).
+		Try("check HF_ENDPOINT and any proxies")
 }
 
 // drain reads the little that an answer may have, so that the connection can be used again.

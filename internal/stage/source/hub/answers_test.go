@@ -152,7 +152,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		says  string
 	}{
 		"as it should be": {},
-		"other bytes":     {storage(part(0, n-1, n, strings.ToUpper(data))), errs.Unreachable, "do not match the hash"},
+		"other bytes":     {storage(part(0, n-1, n, strings.ToUpper(data))), errs.Unreadable, "its hash on the Hub"},
 		"another range":   {storage(part(1, n, n+1, data)), errs.Unreachable, "were requested"},
 		"another size":    {storage(part(0, n-1, n+1, data)), errs.Changed, "40 bytes"},
 		"too short":       {storage(part(0, n-1, n, data[:9])), errs.Unreachable, "9 bytes"},
@@ -166,6 +166,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		"another file":   {resolve("X-Linked-Etag", `"`+strings.Repeat("a", 64)+`"`, "Location", "http://127.0.0.1:1/x"), errs.Changed, "and is now aaaa"},
 		"a longer file":  {resolve("X-Linked-Size", "1000", "X-Linked-Etag", fmt.Sprintf("%x", sha256.Sum256([]byte(data))), "Location", "http://127.0.0.1:1/x"), errs.Changed, "1000 bytes"},
 		"another commit": {resolve("X-Repo-Commit", strings.Repeat("b", 40), "Location", "http://127.0.0.1:1/x"), errs.Unreachable, "of the commit bbbb"},
+		"no hash":        {resolve("Location", "http://127.0.0.1:1/x"), errs.Unreachable, "has no hash"},
 		"machine keys": {func(w http.ResponseWriter, r *http.Request) bool {
 			if strings.HasPrefix(r.URL.Path, "/xet-bridge/") {
 				http.Redirect(w, r, "http://169.254.169.254/latest/meta-data", http.StatusFound)

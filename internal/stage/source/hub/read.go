@@ -159,7 +159,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	}
 	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)
 	if err == nil && int64(n) == obj.Size && !holds(obj.Version, p) {
-		return 0, &remote.Fault{Kind: remote.Broken, What: "the bytes do not match the hash on the Hub"}
+		return 0, remote.Spoiled(obj.Name, "its hash on the Hub")
 	}
 	return n, err
 }
@@ -209,6 +209,8 @@ func (s *store) resolve(ctx context.Context, l *link, obj source.Info, header ht
 	}
 	version, err := told(resp.Header, r, obj)
 	switch {
+	case leads && remote.LinkLocal(to.Hostname()): // whatever else is said
+		err = linkLocal(obj.Name, to)
 	case err != nil:
 	case !leads:
 		l.straight()
@@ -233,7 +235,10 @@ func told(h http.Header, r *repo, obj source.Info) (version string, err error) {
 		version = h.Get("ETag")
 	}
 	version = strings.Trim(strings.TrimPrefix(version, "W/"), `"`) // of a hash, a weak one says as much
-	if obj.Version != "" && version != obj.Version {
+	switch {
+	case obj.Version != "" && version == "":
+		return "", &remote.Fault{Kind: remote.Broken, What: "the answer has no hash of the file"}
+	case obj.Version != "" && version != obj.Version:
 		return "", changed(obj, version)
 	}
 	if size := h.Get("X-Linked-Size"); size != "" && size != strconv.FormatInt(obj.Size, 10) {

@@ -112,7 +112,7 @@ func Fill(ctx context.Context, name string, body io.Reader, p []byte) (n int, er
 
 // Body reads the answer to a GET of p at off of obj, whose size it says, into p. All of an
 // object is compared by checked with what the headers say of it.
-func Body(ctx context.Context, obj source.Info, resp *http.Response, p []byte, off int64, checked func(h http.Header, p []byte) error) (int, error) {
+func Body(ctx context.Context, obj source.Info, resp *http.Response, p []byte, off int64, checked func(name string, h http.Header, p []byte) error) (int, error) {
 	size, err := Part(resp.Header, resp.StatusCode, off, int64(len(p)))
 	if err != nil {
 		return 0, err
@@ -122,7 +122,7 @@ func Body(ctx context.Context, obj source.Info, resp *http.Response, p []byte, o
 	}
 	n, err := Fill(ctx, obj.Name, resp.Body, p)
 	if err == nil && int64(n) == obj.Size {
-		if err := checked(resp.Header, p); err != nil {
+		if err := checked(obj.Name, resp.Header, p); err != nil {
 			return 0, err
 		}
 	}

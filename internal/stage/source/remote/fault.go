@@ -54,6 +54,16 @@ func broken(format string, a ...any) *Fault {
 	return &Fault{Kind: Broken, What: fmt.Sprintf(format, a...)}
 }
 
+// Spoiled is the fault of bytes that do not match a checksum. Another attempt may bring
+// others; if none does, the store was reached, and its object is damaged.
+func Spoiled(name, checksum string) *Fault {
+	return &Fault{
+		Kind: Broken, What: "the bytes do not match the checksum that came with them (" + checksum + ")",
+		Final: errs.New(errs.Unreadable, "the object does not match its checksum (%s)", checksum).At(at(name)).
+			Try("check the network and any proxies; if other clients get the same, upload the object again"),
+	}
+}
+
 // Failed says what a failed request means: a Fault, or an error that no retry mends. err
 // is what an http.Client, or reading its body, returned for the object name.
 func Failed(ctx context.Context, name string, err error) error {

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
@@ -57,11 +56,7 @@ func compare(h http.Header, p []byte, name string) error {
 		if bytes.Equal(sum.Sum(nil), want) {
 			return nil
 		}
-		return &remote.Fault{
-			Kind: remote.Broken, What: "the bytes do not match the checksum that came with them (" + s.header + ")",
-			Final: errs.New(errs.Unreadable, "the object does not match its checksum (%s)", s.header).At(at(name)).
-				Try("check the network and any proxies; if other clients get the same, upload the object again"),
-		}
+		return remote.Spoiled(name, s.header)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // that of the body, whatever part it is. Repr-Digest, Digest (RFC 3230) and Content-MD5 are
 // those of the whole file, of which servers disagree whether a part has its own: they count
 // if the whole was requested.
-func compare(h http.Header, body []byte, whole bool) error {
+func compare(name string, h http.Header, body []byte, whole bool) error {
 	headers := []string{"Content-Digest"}
 	if whole {
 		headers = append(headers, "Repr-Digest", "Digest")
@@ -26,7 +26,7 @@ func compare(h http.Header, body []byte, whole bool) error {
 			continue // most servers send none: the body is not looked at
 		}
 		if sum := sha256.Sum256(body); !bytes.Equal(want, sum[:]) {
-			return differs(header)
+			return remote.Spoiled(name, header)
 		}
 	}
 	if v := h.Get("Content-MD5"); whole && v != "" {
@@ -35,14 +35,10 @@ func compare(h http.Header, body []byte, whole bool) error {
 			return nil
 		}
 		if sum := md5.Sum(body); !bytes.Equal(want, sum[:]) { //nolint:gosec // as above
-			return differs("Content-MD5")
+			return remote.Spoiled(name, "Content-MD5")
 		}
 	}
 	return nil
-}
-
-func differs(header string) error {
-	return &remote.Fault{Kind: remote.Broken, What: "the bytes do not match the checksum that the server sent (" + header + ")"}
 }
 
 // sha256Of is the SHA-256 in headers such as "sha-256=:BASE64:, md5=..." or, in the older

@@ -18,7 +18,7 @@ func TestBodiesWithoutAChecksumAreNotRead(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	looked := func(h http.Header, whole bool) (did bool) {
 		defer func() { did = recover() != nil }()
-		if err := compare(h, body, whole); err != nil {
+		if err := compare("http://h/x", h, body, whole); err != nil {
 			t.Error(err)
 		}
 		return false
