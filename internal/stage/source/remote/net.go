@@ -90,6 +90,9 @@ func (n *Net) client(dial func(ctx context.Context, network, addr string) (net.C
 // the machine's own clock.
 func (n *Net) Now() time.Time { return n.opt.Now() }
 
+// Stall is how long a server may be silent.
+func (n *Net) Stall() time.Duration { return n.opt.Stall }
+
 // Close closes the connections that are idle.
 func (n *Net) Close() {
 	n.Client().CloseIdleConnections()
