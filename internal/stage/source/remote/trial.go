@@ -12,6 +12,7 @@ import (
 const (
 	firstWait = 100 * time.Millisecond // the longest wait before the second attempt
 	mostWait  = 20 * time.Second       // the longest of all
+	mostAfter = 2 * time.Minute        // the longest that a server may ask for: it may be wrong
 	toldLast  = 5                      // attempts that an error lists
 
 	// untilReached is how long a host is tried that has never answered: it is more likely
@@ -60,11 +61,14 @@ func (t *trial) failed(f *Fault, moved bool) (wait time.Duration, again bool) {
 		return 0, true
 	}
 	limit := min(firstWait<<min(t.row-1, 20), mostWait)
-	wait = max(time.Duration(rand.Int64N(int64(limit)+1)), min(f.After, t.left()-time.Millisecond))
+	wait = time.Duration(rand.Int64N(int64(limit) + 1))
+	left := t.left()
 	if f.After > 0 {
-		wait += time.Duration(rand.Int64N(int64(firstWait)))
+		// However long a server wants to be left alone, it is asked again before the
+		// deadline: half of what is left is not spent on one wait.
+		wait = max(wait, min(f.After+time.Duration(rand.Int64N(int64(firstWait))), mostAfter, max(left/2, firstWait)))
 	}
-	return wait, t.left() > wait
+	return wait, left > wait
 }
 
 // left is the time until the deadline.

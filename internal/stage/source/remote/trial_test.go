@@ -192,6 +192,32 @@ func TestJitter(t *testing.T) {
 	}
 }
 
+// A server that wants to be left alone for longer than the deadline is asked again before
+// that: it may not know, and a job does not end of one answer.
+func TestALongRetryAfter(t *testing.T) {
+	later := &Fault{Kind: Throttled, Status: 503, What: "503", After: time.Hour}
+	for what, c := range map[string]struct {
+		deadline time.Duration
+		read     []attempt
+		most     time.Duration
+	}{
+		"well at once":    {10 * time.Minute, []attempt{{0, later}, {}}, mostAfter},
+		"a short while":   {4 * time.Second, []attempt{{0, later}, {}}, 3 * time.Second},
+		"well at the end": {10 * time.Minute, []attempt{{0, later}, {0, later}, {0, later}, {0, later}, {}}, 9 * time.Minute},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src, s := newScript(t, c.deadline, c.read...)
+				begin := time.Now()
+				err := src.ReadAt(t.Context(), object, make([]byte, 4), 3)
+				if took := time.Since(begin); err != nil || len(s.asked) != len(c.read) || took < time.Second || took > c.most {
+					t.Errorf("after %s, in %d attempts: %v", took, len(s.asked), err)
+				}
+			})
+		})
+	}
+}
+
 // A host that has never answered is tried for half a minute, unless the user said for how
 // long; one that has is tried for ten minutes.
 func TestAHostThatHasNeverAnswered(t *testing.T) {
