@@ -46,7 +46,7 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 		var held []source.Info // of pages in an order of the store's own
 		for {
 			var page Page
-			err := s.try(ctx, dir, -1, 0, func(ctx context.Context, _ *host) (n int, err error) {
+			err := s.try(ctx, request{name: dir, off: -1}, func(ctx context.Context, _ *way, _ *request) (n int, err error) {
 				page, err = s.store.Page(ctx, dir, flat, token)
 				return 0, err
 			})

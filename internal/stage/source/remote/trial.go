@@ -22,7 +22,7 @@ const (
 
 // trial is the attempts of one request.
 type trial struct {
-	since     time.Time // of the first attempt, or of the last bytes
+	since     time.Time // of the first attempt, or of the last bytes; see waited
 	deadline  time.Duration
 	unreached bool // the host has never answered
 	row       int  // faults since the last bytes
@@ -69,6 +69,16 @@ func (t *trial) failed(f *Fault, moved bool) (wait time.Duration, again bool) {
 		wait = max(wait, min(f.After+time.Duration(rand.Int64N(int64(firstWait))), mostAfter, max(left/2, firstWait)))
 	}
 	return wait, left > wait
+}
+
+// waited says how long the next attempt had to wait until it might be made, and when the host
+// last answered any. A wait for requests that are answered does not count: they are many, and
+// the host is well. One for requests that fail does, or else each of many would have the
+// deadline for itself.
+func (t *trial) waited(d time.Duration, heard time.Time) {
+	if heard.After(t.since) {
+		t.since = t.since.Add(min(d, heard.Sub(t.since)))
+	}
 }
 
 // left is the time until the deadline.
