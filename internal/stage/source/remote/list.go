@@ -20,7 +20,10 @@ func (s *Source) List(ctx context.Context, prefix string) iter.Seq2[source.Info,
 				yield(source.Info{}, err)
 				return
 			}
-			all = append(all, it)
+			if all = append(all, it); len(all) > mostHeld {
+				yield(source.Info{}, endless(prefix, "there are more than %d names directly in the folder", mostHeld))
+				return
+			}
 		}
 		slices.SortFunc(all, func(a, b source.Info) int { return strings.Compare(a.Name, b.Name) })
 		for _, it := range all {
@@ -42,8 +45,9 @@ func (s *Source) Walk(ctx context.Context, prefix string) iter.Seq2[source.Info,
 func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[source.Info, error] {
 	return func(yield func(source.Info, error) bool) {
 		dir := strings.TrimSuffix(prefix, "/")
-		last, token, any, folder := "", "", false, false
-		var held []source.Info // of pages in an order of the store's own
+		last, token, any, folder, empty := "", "", false, false, 0
+		var held [][]source.Info // pages in an order of the store's own
+		entries := 0             // of these
 		for {
 			var page Page
 			err := s.try(ctx, request{name: dir, off: -1}, func(ctx context.Context, _ *way, _ *request) (n int, err error) {
@@ -55,13 +59,27 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 				return
 			}
 			folder = folder || page.Folder
+			if empty++; len(page.Entries) > 0 {
+				empty = 0
+			}
 			if page.Loose || held != nil {
-				if held = append(held, page.Entries...); page.Next == "" {
-					sorted(held)
-					page.Entries, held = held, nil
-				} else {
-					page.Entries = nil
+				held, entries = append(held, page.Entries), entries+len(page.Entries)
+				if page.Entries = nil; page.Next == "" {
+					page.Entries = slices.Concat(held...)
+					sorted(page.Entries)
 				}
+			}
+			switch {
+			case page.Next == "":
+			case page.Next == token:
+				yield(source.Info{}, endless(dir, "the store answered with the same page twice"))
+				return
+			case empty > mostEmpty:
+				yield(source.Info{}, endless(dir, "the store answered with %d pages without a name", empty))
+				return
+			case entries > mostHeld:
+				yield(source.Info{}, endless(dir, "there are more than %d names in no order", mostHeld))
+				return
 			}
 			for _, it := range page.Entries {
 				key := key(it)
@@ -77,17 +95,23 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 			if page.Next == "" {
 				break
 			}
-			if page.Next == token {
-				yield(source.Info{}, errs.New(errs.Unreadable, "the listing does not end: the store answered with the same page twice").At(at(dir)).
-					Try("check the store, and the proxies before it"))
-				return
-			}
 			token = page.Next
 		}
 		if !any && !folder {
 			yield(source.Info{}, Missing(dir))
 		}
 	}
+}
+
+// Listings without end are told by these: a store may have pages without a name between
+// others, for what was deleted, and no dataset has more names than may be held.
+const (
+	mostEmpty = 20_000 // pages without a name in a row
+	mostHeld  = 10_000_000
+)
+
+func endless(dir, format string, a ...any) error {
+	return errs.New(errs.Unreadable, "the listing does not end: "+format, a...).At(at(dir)).Try("check the store, and the proxies before it")
 }
 
 func misplaced(dir, name, last string) error {

@@ -110,6 +110,7 @@ type addresses struct {
 
 const (
 	resolved = 30 * time.Second // how long addresses are believed
+	refresh  = 5 * time.Second  // how long the name servers have if there are older ones, and until they are asked once more
 	avoided  = 30 * time.Second // how long one that did not answer is avoided
 )
 
@@ -164,18 +165,29 @@ func (n *Net) resolve(ctx context.Context, name string) ([]string, error) {
 		a = &addresses{dead: map[string]time.Time{}}
 		n.names[strings.Clone(name)] = a
 	}
-	known := len(a.all) > 0 && time.Now().Before(a.until)
+	known := len(a.all) > 0
+	ask := !known || !time.Now().Before(a.until)
+	if ask && known {
+		a.until = time.Now().Add(refresh) // one asks, and the others go on with what is known
+	}
 	n.mu.Unlock()
-	if !known {
-		all, err := n.opt.Resolver.LookupHost(ctx, name)
+	if ask {
+		limited, cancel := ctx, context.CancelFunc(func() {})
+		if known {
+			limited, cancel = context.WithTimeout(ctx, refresh)
+		}
+		all, err := n.opt.Resolver.LookupHost(limited, name)
+		cancel()
 		n.mu.Lock()
 		switch {
 		case err == nil:
 			a.all, a.until = all, time.Now().Add(resolved)
-		case len(a.all) == 0 || ctx.Err() != nil:
+		case !known || ctx.Err() != nil:
 			n.mu.Unlock()
 			return nil, err
-		} // what was known is better than nothing
+		default: // what was known is better than nothing
+			a.until = time.Now().Add(refresh)
+		}
 		n.mu.Unlock()
 	}
 	n.mu.Lock()

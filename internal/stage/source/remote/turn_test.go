@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -265,5 +266,23 @@ func TestRetriesComeInTurn(t *testing.T) {
 		if n < 90 || n > 120 {
 			t.Errorf("%d retries in 100 s", n)
 		}
+	})
+}
+
+// What a server says is shown in a line without what moves a cursor, and without signatures.
+func TestWhatRequestsWaitForIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := remote.NewNet(remote.Options{})
+		src := remote.New(&judged{link: free(), judge: func(int64, int) error {
+			return remote.Answered(http.Header{}, 500, "\x1b[2Jno\r\nhttps://h/x?X-Amz-Signature=hush&a=b")
+		}}, net, source.Access{Deadline: time.Minute})
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = src.ReadAt(t.Context(), large, make([]byte, 2), 1) })
+		time.Sleep(10 * time.Second)
+		line := net.Waiting()
+		if !strings.HasPrefix(line, "store does not answer: 1 request has waited for 10 s (") || strings.ContainsAny(line, "\x1b\r\n") || strings.Contains(line, "hush") || !strings.Contains(line, "https://h/x") {
+			t.Errorf("%q", line)
+		}
+		wg.Wait()
 	})
 }
