@@ -250,7 +250,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	}
 	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)
 	if err == nil && int64(n) == obj.Size {
-		if err := checked(resp.Header, p); err != nil {
+		if err := checked(obj.Name, resp.Header, p); err != nil {
 			return 0, err
 		}
 	}
@@ -260,14 +260,14 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 // checked compares a whole blob with its MD5, if it has one. Checksums of ranges are not
 // requested: they cost the store and this process as much as all else of a request, and
 // TLS has one already.
-func checked(h http.Header, p []byte) error {
+func checked(name string, h http.Header, p []byte) error {
 	sum := h.Get("X-Ms-Blob-Content-Md5")
 	if sum == "" {
 		return nil
 	}
 	want, err := base64.StdEncoding.DecodeString(sum)
 	if got := md5.Sum(p); err != nil || string(want) != string(got[:]) {
-		return &remote.Fault{Kind: remote.Broken, What: "the bytes do not have the checksum (MD5) that the store keeps of them"}
+		return remote.Mismatch(name, "the bytes do not have the checksum (MD5) that the store keeps of them", p)
 	}
 	return nil
 }

@@ -283,7 +283,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		"as it should be":    {},
 		"another ETag":       {change: func(h http.Header) { h.Set("ETag", `"0x8"`) }, code: errs.Changed, says: "its ETag is 0x8, and was 0x7"},
 		"no ETag":            {change: func(h http.Header) { h.Del("ETag") }, code: errs.Unreachable, says: "does not say"},
-		"another checksum":   {change: func(h http.Header) { h.Set("X-Ms-Blob-Content-Md5", "AAAAAAAAAAAAAAAAAAAAAA==") }, code: errs.Unreachable, says: "checksum"},
+		"another checksum":   {change: func(h http.Header) { h.Set("X-Ms-Blob-Content-Md5", "AAAAAAAAAAAAAAAAAAAAAA==") }, code: errs.Unreadable, says: "checksum"},
 		"no checksum":        {change: func(h http.Header) { h.Del("X-Ms-Blob-Content-Md5") }},
 		"stored encoded":     {change: func(h http.Header) { h.Set("Content-Encoding", "gzip") }},
 		"encoded by a proxy": {change: func(h http.Header) { h.Set("Content-Encoding", "gzip"); h.Del("X-Ms-Blob-Type") }, code: errs.Unreachable, says: "encoded"},

@@ -177,7 +177,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	}
 	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)
 	if err == nil && int64(n) == obj.Size {
-		if err := checked(resp.Header, p); err != nil {
+		if err := checked(obj.Name, resp.Header, p); err != nil {
 			return 0, err
 		}
 	}
@@ -195,7 +195,7 @@ func stored(h http.Header) {
 
 // checked compares a whole object with its CRC32C, which every object has: that of an MD5
 // beside it would cost thirty times as much, and say no more.
-func checked(h http.Header, p []byte) error {
+func checked(name string, h http.Header, p []byte) error {
 	for _, line := range h.Values("X-Goog-Hash") {
 		for part := range strings.SplitSeq(line, ",") {
 			sum, ok := strings.CutPrefix(strings.TrimSpace(part), "crc32c=")
@@ -204,7 +204,7 @@ func checked(h http.Header, p []byte) error {
 			}
 			want, err := base64.StdEncoding.DecodeString(sum)
 			if got := crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)); err != nil || len(want) != 4 || binary.BigEndian.Uint32(want) != got {
-				return &remote.Fault{Kind: remote.Broken, What: "the bytes do not have the checksum (CRC32C) that the store keeps of them"}
+				return remote.Mismatch(name, "the bytes do not have the checksum (CRC32C) that the store keeps of them", p)
 			}
 			return nil
 		}

@@ -304,7 +304,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		"as it should be":    {},
 		"another generation": {header: func(h http.Header) { h.Set("X-Goog-Generation", "8") }, code: errs.Changed, says: "its generation is 8, and was 7"},
 		"no generation":      {header: func(h http.Header) { h.Del("X-Goog-Generation") }, code: errs.Unreachable, says: "does not say"},
-		"another checksum":   {header: func(h http.Header) { h.Set("X-Goog-Hash", "crc32c=AAAAAA==") }, code: errs.Unreachable, says: "checksum"},
+		"another checksum":   {header: func(h http.Header) { h.Set("X-Goog-Hash", "crc32c=AAAAAA==") }, code: errs.Unreadable, says: "checksum"},
 		"no checksum":        {header: func(h http.Header) { h.Del("X-Goog-Hash") }},
 		"encoded on the way": {header: func(h http.Header) { h.Set("Content-Encoding", "gzip") }, code: errs.Unreachable, says: "encoded"},
 		"another range":      {header: func(h http.Header) { h.Set("Content-Range", fmt.Sprintf("bytes 1-%d/%d", len(data), len(data)+1)) }, code: errs.Unreachable, says: "were requested"},

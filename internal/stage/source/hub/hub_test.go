@@ -438,7 +438,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		says  string
 	}{
 		"as it should be": {},
-		"other bytes":     {storage(part(0, n-1, n, strings.ToUpper(data))), errs.Unreachable, "do not have the hash"},
+		"other bytes":     {storage(part(0, n-1, n, strings.ToUpper(data))), errs.Unreadable, "do not have the hash"},
 		"another range":   {storage(part(1, n, n+1, data)), errs.Unreachable, "were requested"},
 		"another size":    {storage(part(0, n-1, n+1, data)), errs.Changed, "40 bytes"},
 		"too short":       {storage(part(0, n-1, n, data[:9])), errs.Unreachable, "9 bytes"},
@@ -532,29 +532,84 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
+// A Hub that is silent is waited for together: of many that need the same answer one asks, and
+// all of them meet what came of that.
+func TestASilentHub(t *testing.T) {
+	const readers = 24
+	for what, path := range map[string]string{"where a file is": "/resolve/", "a listing": "/tree/", "a commit": "/revision/"} {
+		t.Run(what, func(t *testing.T) {
+			s := serve(t)
+			s.Commit("o/n", "main", files("a/x", "1"))
+			var silent atomic.Int64
+			var from atomic.Bool
+			s.Spoil = func(_ http.ResponseWriter, r *http.Request) bool {
+				if !from.Load() || !strings.Contains(r.URL.Path, path) {
+					return false
+				}
+				silent.Add(1)
+				<-r.Context().Done()
+				return true
+			}
+			net := remote.NewNet(remote.Options{Stall: time.Second / 2})
+			defer net.Close()
+			src, err := hub.Scheme(net).Open(source.Access{Deadline: 1500 * time.Millisecond})
+			stagetest.Must(t, err)
+			var st source.Info
+			if path == "/resolve/" {
+				st = stat(t, src, "hf://datasets/o/n/a/x")
+			}
+			from.Store(true)
+			failed := make(chan error)
+			for range readers {
+				go func() {
+					if path == "/resolve/" {
+						failed <- src.ReadAt(t.Context(), st, make([]byte, 1), 0)
+						return
+					}
+					_, err := src.Stat(t.Context(), "hf://datasets/o/n/a/x")
+					failed <- err
+				}()
+			}
+			for range readers {
+				if err := <-failed; errs.CodeOf(err) != errs.Unreachable || !strings.Contains(err.Error(), "did not answer in time") {
+					t.Errorf("%v", err)
+				}
+			}
+			if n := silent.Load(); n == 0 || n >= readers {
+				t.Errorf("%d requests were not answered", n)
+			}
+		})
+	}
+}
+
 // Listings are data: what cannot be one is an error, and not a smaller dataset.
 func TestListingsAreChecked(t *testing.T) {
 	const hash = `"oid": "0123456789012345678901234567890123456789"`
 	for name, c := range map[string]struct{ page, link, says string }{
-		"outside":          {page: `[{"type": "file", "path": "b/x", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
-		"deeper":           {page: `[{"type": "file", "path": "a/b/x", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
-		"dots":             {page: `[{"type": "file", "path": "a/..", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
-		"negative":         {page: `[{"type": "file", "path": "a/x", "size": -1, ` + hash + `}]`, says: "a/x"},
-		"no hash":          {page: `[{"type": "file", "path": "a/x", "size": 1, "oid": "W/1"}]`, says: "its hash is W/1"},
-		"twice, and other": {page: `[{"type": "file", "path": "a/x", "size": 1, ` + hash + `}, {"type": "file", "path": "a/x", "size": 2, ` + hash + `}]`, says: "twice"},
-		"no end":           {page: `[]`, link: `<https://huggingface.co/x?cursor=same>; rel="next"`, says: "same page twice"},
-		"no cursor":        {page: `[]`, link: `<https://huggingface.co/x>; rel="next"`, says: "but not where"},
-		"another thing":    {page: `{"error": "none"}`, says: "not the JSON"},
+		"outside":           {page: `[{"type": "file", "path": "b/x", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
+		"deeper":            {page: `[{"type": "file", "path": "a/b/x", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
+		"dots":              {page: `[{"type": "file", "path": "a/..", "size": 1, ` + hash + `}]`, says: "not one of this folder"},
+		"negative":          {page: `[{"type": "file", "path": "a/x", "size": -1, ` + hash + `}]`, says: "a/x"},
+		"no hash":           {page: `[{"type": "file", "path": "a/x", "size": 1, "oid": "W/1"}]`, says: "its hash is W/1"},
+		"twice, and other":  {page: `[{"type": "file", "path": "a/x", "size": 1, ` + hash + `}, {"type": "file", "path": "a/x", "size": 2, ` + hash + `}]`, says: "twice"},
+		"no end":            {page: `[]`, link: `<https://huggingface.co/x?cursor=same>; rel="next"`, says: "same page twice"},
+		"no end, new pages": {page: `[]`, link: `<https://huggingface.co/x?cursor=%d>; rel="next"`, says: "pages without a name"},
+		"no cursor":         {page: `[]`, link: `<https://huggingface.co/x>; rel="next"`, says: "but not where"},
+		"another thing":     {page: `{"error": "none"}`, says: "not the JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t)
 			s.Commit("o/n", "main", files("a/x", "1"))
+			var asked atomic.Int64
 			s.Spoil = func(w http.ResponseWriter, r *http.Request) bool {
+				if asked.Load() > 1000 {
+					return false // long enough
+				}
 				if !strings.Contains(r.URL.Path, "/tree/") {
 					return false
 				}
 				if c.link != "" {
-					w.Header().Set("Link", c.link)
+					w.Header().Set("Link", strings.Replace(c.link, "%d", fmt.Sprint(asked.Add(1)), 1))
 				}
 				_, _ = w.Write([]byte(c.page))
 				return true

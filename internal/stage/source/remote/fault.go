@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
@@ -38,6 +40,8 @@ type Fault struct {
 	Cause  error
 	// Final is the error if retries end; nil: one made of the faults.
 	Final error
+
+	got uint64 // a hash of the bytes that arrived; see Mismatch
 }
 
 func (f *Fault) Error() string {
@@ -52,6 +56,17 @@ func (f *Fault) Unwrap() error { return f.Cause }
 
 func broken(format string, a ...any) *Fault {
 	return &Fault{Kind: Broken, What: fmt.Sprintf(format, a...)}
+}
+
+// Mismatch is the fault of bytes of an object that are all there, and are not those of the
+// checksum that the store has of them; p are the bytes. They may have changed on the way; those
+// that arrive three times are what is stored.
+func Mismatch(name, what string, p []byte) *Fault {
+	return &Fault{
+		Kind: Broken, What: what, got: xxhash.Sum64(p) | 1,
+		Final: errs.New(errs.Unreadable, "%s", what).At(at(name)).
+			Try("check the network and the proxies before the store; if others get the same, store the object again"),
+	}
 }
 
 // Failed says what a failed request means: a Fault, or an error that no retry mends. err

@@ -69,18 +69,6 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 					sorted(page.Entries)
 				}
 			}
-			switch {
-			case page.Next == "":
-			case page.Next == token:
-				yield(source.Info{}, endless(dir, "the store answered with the same page twice"))
-				return
-			case empty > mostEmpty:
-				yield(source.Info{}, endless(dir, "the store answered with %d pages without a name", empty))
-				return
-			case entries > mostHeld:
-				yield(source.Info{}, endless(dir, "there are more than %d names in no order", mostHeld))
-				return
-			}
 			for _, it := range page.Entries {
 				key := key(it)
 				if key <= last || !strings.HasPrefix(key, dir+"/") || len(key) == len(dir)+1 {
@@ -94,6 +82,17 @@ func (s *Source) pages(ctx context.Context, prefix string, flat bool) iter.Seq2[
 			}
 			if page.Next == "" {
 				break
+			}
+			switch {
+			case page.Next == token:
+				yield(source.Info{}, endless(dir, "the store answered with the same page twice"))
+				return
+			case empty > mostEmpty:
+				yield(source.Info{}, endless(dir, "the store answered with %d pages without a name", empty))
+				return
+			case entries > mostHeld:
+				yield(source.Info{}, endless(dir, "there are more than %d names in no order", mostHeld))
+				return
 			}
 			token = page.Next
 		}

@@ -14,6 +14,7 @@ const (
 	mostWait  = 20 * time.Second       // the longest of all
 	mostAfter = 2 * time.Minute        // the longest that a server may ask for: it may be wrong
 	toldLast  = 5                      // attempts that an error lists
+	sameBytes = 3                      // times that bytes have to arrive which are not those of their checksum
 
 	// untilReached is how long a host is tried that has never answered: it is more likely
 	// misspelt than down. A deadline that the user gave counts instead.
@@ -27,6 +28,8 @@ type trial struct {
 	unreached bool // the host has never answered
 	row       int  // faults since the last bytes
 	renewed   bool
+	got       uint64 // the bytes of the last mismatch
+	same      int    // times that they arrived
 	all       int
 	last      []told // the last few
 	waiting   bool   // the host lists it among those that wait
@@ -60,6 +63,14 @@ func (t *trial) failed(f *Fault, moved bool) (wait time.Duration, again bool) {
 		t.renewed = true
 		return 0, true
 	}
+	if f.got != 0 {
+		if t.same++; f.got != t.got {
+			t.got, t.same = f.got, 1
+		}
+		if t.same == sameBytes {
+			return 0, false
+		}
+	}
 	limit := min(firstWait<<min(t.row-1, 20), mostWait)
 	wait = time.Duration(rand.Int64N(int64(limit) + 1))
 	left := t.left()
@@ -87,7 +98,7 @@ func (t *trial) left() time.Duration { return t.deadline - time.Since(t.since) }
 // gaveUp is the error of a request that no further attempt is made of; origin is where
 // the host's address was read from, if that is known.
 func (t *trial) gaveUp(name string, off int64, f *Fault, origin string) error {
-	if f.Final != nil {
+	if f.Final != nil && (f.got == 0 || t.same == t.all || t.same >= sameBytes) { // or else the network is to blame
 		return f.Final
 	}
 	var b strings.Builder

@@ -140,6 +140,32 @@ func TestWhatIsRetried(t *testing.T) {
 	}
 }
 
+// Bytes that are not those of their checksum are read again, since they may have changed on
+// the way; those that come three times are what is stored.
+func TestMismatch(t *testing.T) {
+	wrong := func(bytes string) attempt { return attempt{0, Mismatch(object.Name, "not those of the checksum", []byte(bytes))} }
+	broken := attempt{0, &Fault{Kind: Unreachable, Status: 500, What: "500"}}
+	for what, c := range map[string]struct {
+		read []attempt
+		n    int
+		code errs.Code
+	}{
+		"once":           {[]attempt{wrong("a"), {}}, 2, ""},
+		"never the same": {[]attempt{wrong("a"), wrong("a"), wrong("b"), wrong("b"), {}}, 5, ""},
+		"the same":       {[]attempt{wrong("b"), wrong("a"), broken, wrong("a"), wrong("a"), {}}, 5, errs.Unreadable},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src, s := newScript(t, 10*time.Minute, c.read...)
+				err := src.ReadAt(t.Context(), object, make([]byte, 4), 3)
+				if e := errs.From(err); len(s.asked) != c.n || (err == nil) != (c.code == "") || err != nil && (e.Code != c.code || e.Where.File != object.Name || e.Hint == "") {
+					t.Errorf("%v in %d attempts", err, len(s.asked))
+				}
+			})
+		})
+	}
+}
+
 // Bytes put the deadline off, and a context ends the waiting at once.
 func TestWaiting(t *testing.T) {
 	tr := trial{since: time.Now().Add(-time.Hour), deadline: time.Minute}

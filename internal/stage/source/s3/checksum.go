@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
@@ -57,11 +56,7 @@ func compare(h http.Header, p []byte, name string) error {
 		if bytes.Equal(sum.Sum(nil), want) {
 			return nil
 		}
-		return &remote.Fault{
-			Kind: remote.Broken, What: "the bytes are not those of the checksum that came with them (" + s.header + ")",
-			Final: errs.New(errs.Unreadable, "the object is not what its checksum says (%s)", s.header).At(at(name)).
-				Try("check the network and the proxies before the store; if others get the same, store the object again"),
-		}
+		return remote.Mismatch(name, "the bytes are not those of the checksum that came with them ("+s.header+")", p)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // that of the body, whatever part it is. Repr-Digest, Digest (RFC 3230) and Content-MD5 are
 // those of the whole file, of which servers disagree whether a part has its own: they count
 // if the whole was requested.
-func compare(h http.Header, body []byte, whole bool) error {
+func compare(name string, h http.Header, body []byte, whole bool) error {
 	headers := []string{"Content-Digest"}
 	if whole {
 		headers = append(headers, "Repr-Digest", "Digest")
@@ -23,20 +23,20 @@ func compare(h http.Header, body []byte, whole bool) error {
 	for _, header := range headers {
 		want, ok := sha256Of(h.Values(header))
 		if sum := sha256.Sum256(body); ok && !bytes.Equal(want, sum[:]) {
-			return differs(header)
+			return differs(name, header, body)
 		}
 	}
 	if v := h.Get("Content-MD5"); whole && v != "" {
 		want, err := base64.StdEncoding.DecodeString(v)
 		if sum := md5.Sum(body); err == nil && len(want) == len(sum) && !bytes.Equal(want, sum[:]) { //nolint:gosec // as above
-			return differs("Content-MD5")
+			return differs(name, "Content-MD5", body)
 		}
 	}
 	return nil
 }
 
-func differs(header string) error {
-	return &remote.Fault{Kind: remote.Broken, What: "the bytes are not those of the checksum that the server sent (" + header + ")"}
+func differs(name, header string, body []byte) error {
+	return remote.Mismatch(name, "the bytes are not those of the checksum that the server sent ("+header+")", body)
 }
 
 // sha256Of is the SHA-256 in headers such as "sha-256=:BASE64:, md5=..." or, in the older

@@ -137,7 +137,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	if err != nil {
 		return n, err
 	}
-	if err := compare(a.Header, p, int64(len(p)) == obj.Size); err != nil {
+	if err := compare(obj.Name, a.Header, p, int64(len(p)) == obj.Size); err != nil {
 		return 0, err
 	}
 	return n, nil
