@@ -64,6 +64,9 @@ func (n *Net) host(name string) *host {
 		}
 		n.hosts[strings.Clone(name)] = h
 	}
+	if n.of != nil {
+		n.of.Store(h, true)
+	}
 	return h
 }
 
@@ -210,13 +213,13 @@ type Trouble struct {
 	Last     string // what happened to the last attempt
 }
 
-// Troubles are the hosts that requests wait for now.
+// Troubles are the hosts that requests wait for now, of those of this part.
 func (n *Net) Troubles() (all []Trouble) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, h := range n.hosts {
 		h.mu.Lock()
-		if h.waiting > 0 {
+		if h.waiting > 0 && n.uses(h) {
 			all = append(all, Trouble{h.name, h.waiting, h.troubles.since, h.last})
 		}
 		h.mu.Unlock()

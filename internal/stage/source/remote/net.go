@@ -14,6 +14,12 @@ import (
 // accepts and what was asked of it. Safe for concurrent use. Nothing is set up before the
 // first request.
 type Net struct {
+	*common
+	of *sync.Map // the hosts that sources of a Part use, *host to true; nil: all
+}
+
+// common is what all parts of a Net share.
+type common struct {
 	opt    Options
 	once   sync.Once
 	http   *http.Client
@@ -54,7 +60,20 @@ func NewNet(opt Options) *Net {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	return &Net{opt: opt, hosts: map[string]*host{}, names: map[string]*addresses{}}
+	return &Net{common: &common{opt: opt, hosts: map[string]*host{}, names: map[string]*addresses{}}}
+}
+
+// Part is the Net for one of those who share it: all is shared, but what it says that requests
+// wait for is of the hosts that sources made with it use. Only the Net is closed.
+func (n *Net) Part() *Net { return &Net{common: n.common, of: &sync.Map{}} }
+
+// uses says whether sources of this part use a host.
+func (n *Net) uses(h *host) bool {
+	if n.of == nil {
+		return true
+	}
+	_, ok := n.of.Load(h)
+	return ok
 }
 
 // Client makes requests: HTTP/1.1, since a connection of its own for each request is
