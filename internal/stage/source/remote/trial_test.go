@@ -143,7 +143,9 @@ func TestWhatIsRetried(t *testing.T) {
 // Bytes that are not those of their checksum are read again, since they may have changed on
 // the way; those that come three times are what is stored.
 func TestMismatch(t *testing.T) {
-	wrong := func(bytes string) attempt { return attempt{0, Mismatch(object.Name, "not those of the checksum", []byte(bytes))} }
+	wrong := func(bytes string) attempt {
+		return attempt{0, Mismatch(object.Name, "not those of the checksum", []byte(bytes))}
+	}
 	broken := attempt{0, &Fault{Kind: Unreachable, Status: 500, What: "500"}}
 	for what, c := range map[string]struct {
 		read []attempt

@@ -39,10 +39,11 @@ type store struct {
 	had     atomic.Bool  // credentials were found once
 	skew    atomic.Int64 // nanoseconds by which the store's clock is ahead of ours
 	hosted  atomic.Bool  // the store wants buckets in its host's name
-	// loose: conditions are not sent, because the store refuses what has not changed.
-	// versitygw compares If-Unmodified-Since with fractions of a second, which its own
-	// answers leave out. Answers say of which version they are, and are checked anyway.
-	loose   atomic.Bool
+	// loose are the buckets for which conditions are not sent, because their store refused
+	// what had not changed. versitygw compares If-Unmodified-Since with fractions of a
+	// second, which its own answers leave out. Answers say of which version they are, and
+	// are checked anyway. AWS knows its own ETags: there, none is loose.
+	loose   sync.Map // string to true
 	regions sync.Map // of buckets that are elsewhere than account.region: string to string
 }
 
@@ -180,7 +181,8 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		return 0, err
 	}
 	h := http.Header{"Range": {"bytes=" + strconv.FormatInt(off, 10) + "-" + strconv.FormatInt(off+int64(len(p))-1, 10)}}
-	sure := !s.loose.Load()
+	_, loose := s.loose.Load(o.bucket)
+	sure := !loose
 	if last, ok := strings.CutPrefix(obj.Version, modified); ok && sure {
 		h["If-Unmodified-Since"] = []string{last}
 	} else if obj.Version != "" && sure {
@@ -196,8 +198,8 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	case http.StatusPartialContent, http.StatusOK:
 	case http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
 		err := s.changed(ctx, o, obj, ans.StatusCode)
-		if err == nil && sure && obj.Version != "" {
-			s.loose.Store(true)
+		if err == nil && sure && obj.Version != "" && ans.StatusCode == http.StatusPreconditionFailed && !ans.account.endpoint.isAWS() {
+			s.loose.Store(strings.Clone(o.bucket), true)
 			return s.Read(ctx, obj, p, off)
 		}
 		if err == nil {
