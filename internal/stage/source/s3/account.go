@@ -39,27 +39,26 @@ const early = 10 * time.Second
 // current is the account, which is set up at the first request: environment and
 // configuration files are read, and no request is made.
 func (s *store) current(ctx context.Context) (*account, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.account == nil {
-		a, err := s.setUp(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s.account = a
+	if a := s.account.Load(); a != nil {
+		return a, nil
 	}
-	return s.account, nil
+	s.setting.Lock()
+	defer s.setting.Unlock()
+	if a := s.account.Load(); a != nil {
+		return a, nil
+	}
+	a, err := s.setUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.account.Store(a)
+	s.forgetHosts()
+	return a, nil
 }
 
 // renew has the account set up anew, with its credentials, unless somebody has done so
 // since it was used.
-func (s *store) renew(used *account) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.account == used {
-		s.account = nil
-	}
-}
+func (s *store) renew(used *account) { s.account.CompareAndSwap(used, nil) }
 
 func (s *store) setUp(ctx context.Context) (*account, error) {
 	// Servers of credentials are waited for for ever by a client without a limit. It is one

@@ -65,6 +65,7 @@ func (s *store) ask(ctx context.Context, c call) (*answer, error) {
 		}
 		if !ans.hosted && needsHost(ans.Code) && a.endpoint.hasName() {
 			s.hosted.Store(true)
+			s.forgetHosts()
 			continue
 		}
 		there, ok := elsewhere(ans, region)
@@ -76,6 +77,7 @@ func (s *store) ask(ctx context.Context, c call) (*answer, error) {
 		}
 		moved++
 		s.regions.Store(strings.Clone(c.bucket), there)
+		s.forgetHosts()
 	}
 }
 
