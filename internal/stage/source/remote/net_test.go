@@ -181,11 +181,11 @@ func TestIdleConnections(t *testing.T) {
 	defer s.Close()
 	n := remote.NewNet(remote.Options{Stall: 2 * time.Second})
 	defer n.Close()
-	for range 2 {
+	for i := range 2 {
+		time.Sleep(time.Duration(i) * 1500 * time.Millisecond)
 		if body, err := get(t, n, s.URL); err != nil || body != "ok" {
 			t.Errorf("%q, %v", body, err)
 		}
-		time.Sleep(1500 * time.Millisecond)
 	}
 	if asked.Load() != 2 {
 		t.Errorf("two requests were made %d times", asked.Load())

@@ -62,7 +62,7 @@ func together(t *testing.T, src source.Source, readers, length int) []error {
 }
 
 // A request that waits for its turn, because others are answered before it or because the
-// user allows no more, has its deadline before it: one fault after that is not the end.
+// user allows only so many, has its deadline before it: one fault after that is not the end.
 func TestTheDeadlineBeginsWithTheTurn(t *testing.T) {
 	for what, access := range map[string]source.Access{
 		"bandwidth":   {Deadline: 10 * time.Second, Bandwidth: 2e6, NoHedge: true},
@@ -92,8 +92,8 @@ func TestTheDeadlineBeginsWithTheTurn(t *testing.T) {
 	}
 }
 
-// Where nothing is answered, waiting for a turn is no reason to wait for longer than the
-// deadline: all reads end about then, however many there are.
+// Where nothing is answered, waiting for a turn does not put the deadline off: all reads end
+// about then, however many there are.
 func TestTheDeadlineOfAQueueWithoutAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &judged{link: free(), judge: func(off int64, _ int) error {

@@ -73,7 +73,7 @@ func TestHostileAnswers(t *testing.T) {
 		"chunks too many":    {"206 Partial Content", "ETag: \"v1\"\r\nContent-Range: bytes 5-14/20\r\nTransfer-Encoding: chunked\r\n", "b\r\n56789abcdef\r\n0\r\n\r\n", errs.Unreachable, "more than the 10", true},
 		"chunks cut":         {"206 Partial Content", "ETag: \"v1\"\r\nContent-Range: bytes 5-14/20\r\nTransfer-Encoding: chunked\r\n", "5\r\n56789\r\n", errs.Unreachable, "ended before", true},
 		"encoded":            {"206 Partial Content", ok + "Content-Encoding: gzip\r\n", "56789abcde", errs.Unreachable, "encoded (gzip)", true},
-		"a digest of others": {"206 Partial Content", ok + "Content-Digest: md5=:x:, sha-256=:" + sum([]byte("other")) + ":\r\n", "56789abcde", errs.Unreachable, "Content-Digest", true},
+		"a digest of others": {"206 Partial Content", ok + "Content-Digest: md5=:x:, sha-256=:" + sum([]byte("other")) + ":\r\n", "56789abcde", errs.Unreadable, "Content-Digest", true},
 		"not HTTP":           {"2x6", "", "", errs.Unreachable, "request failed", true},
 		"endless headers":    {"206 Partial Content", strings.Repeat("X-A: "+strings.Repeat("a", 1000)+"\r\n", 300), "", errs.Unreachable, "request failed", true},
 		"throttled":          {"503 Slow Down", "Content-Length: 0\r\n", "", errs.Throttled, "answered 503", true},
