@@ -16,9 +16,9 @@ func TestTokens(t *testing.T) {
 	for what, c := range map[string]struct {
 		life, first, second time.Duration // at first, the token is the same; at second it is not
 	}{
-		"an hour":                {time.Hour, 50 * time.Minute, 59 * time.Minute},
-		"a clock that is late": {10 * time.Hour, 9 * time.Hour, 10 * time.Hour},
-		"a clock that is ahead":  {-3 * time.Hour, 29 * time.Second, 31 * time.Second},
+		"an hour":               {time.Hour, 50 * time.Minute, 59 * time.Minute},
+		"a clock that is late":  {10 * time.Hour, 9 * time.Hour, 10 * time.Hour},
+		"a clock that is ahead": {-3 * time.Hour, 29 * time.Second, 31 * time.Second},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
