@@ -20,7 +20,6 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/deliver"
 	"github.com/stoker-data/stoker/internal/stage/order"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stream"
 )
@@ -31,13 +30,13 @@ type session struct {
 	arena    *deliver.Arena
 	shared   *loader.Shared
 	suspects []wire.Suspect
-	net      *remote.Net
-	sources  []source.Scheme // of all loaders, which share what hosts accept
+	net      *remote.Net // of all loaders, which share what hosts accept
 
 	sending sync.Mutex // keeps messages about freed slots before all later ones
 
 	mu      sync.Mutex
 	loaders map[int64]*loader.Loader
+	nets    map[int64]*remote.Net // the part of net that a loader uses
 	passes  map[int64]*pass
 	leased  map[int]*loader.Batch // by slot
 	last    int64
@@ -49,10 +48,9 @@ type pass struct {
 }
 
 func newSession(conn *deliver.Conn, arena *deliver.Arena, shared *loader.Shared, suspects []wire.Suspect) *session {
-	net := remote.NewNet(remote.Options{})
 	return &session{
-		conn: conn, arena: arena, shared: shared, suspects: suspects, net: net, sources: dataset.Sources(net),
-		loaders: map[int64]*loader.Loader{}, passes: map[int64]*pass{}, leased: map[int]*loader.Batch{},
+		conn: conn, arena: arena, shared: shared, suspects: suspects, net: remote.NewNet(remote.Options{}),
+		loaders: map[int64]*loader.Loader{}, nets: map[int64]*remote.Net{}, passes: map[int64]*pass{}, leased: map[int]*loader.Batch{},
 	}
 }
 
@@ -159,7 +157,8 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 	}
 	opening, opened := context.WithCancel(context.Background())
 	defer opened()
-	defer s.showWaiting(opening, m.Req).Stop()
+	net := s.net.Part() // a server of another loader is none that this one waits for
+	defer s.showWaiting(opening, m.Req, net).Stop()
 	l, err := loader.Open(context.Background(), s.shared, spec, loader.Options{
 		Progress: func(done, total int64, what string) {
 			if now := time.Now(); now.Sub(told) > 200*time.Millisecond {
@@ -167,8 +166,8 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 				_ = s.conn.Write(one(&wire.Message{Type: wire.TypeProgress, Req: m.Req, Done: done, Total: total, What: what})...)
 			}
 		},
-		Sources: s.sources,
-		Network: s.net,
+		Sources: dataset.Sources(net),
+		Network: net,
 		Deadly:  s.deadly,
 		Stored:  m.Stored,
 		Workers: workers,
@@ -179,7 +178,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	s.loaders[l.ID()] = l
+	s.loaders[l.ID()], s.nets[l.ID()] = l, net
 	s.mu.Unlock()
 	at := l.State(0, 0)
 	return one(&wire.Message{
@@ -263,13 +262,17 @@ func (s *session) begin(m *wire.Message) ([]deliver.Envelope, error) {
 func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	s.mu.Lock()
 	p := s.passes[m.Pass]
+	var net *remote.Net
+	if p != nil {
+		net = s.nets[p.loader]
+	}
 	s.mu.Unlock()
 	if p == nil {
 		return nil, errs.New(errs.Config, "no pass %d", m.Pass)
 	}
 	deadline := time.Duration(m.Timeout) * time.Millisecond
 	waiting, stop := context.WithCancel(context.Background())
-	late := s.showWaiting(waiting, m.Req)
+	late := s.showWaiting(waiting, m.Req, net)
 	if deadline > 0 {
 		go s.keepAlive(waiting, m.Req, p.Pass, deadline)
 	}
@@ -347,9 +350,9 @@ func (s *session) keepAlive(ctx context.Context, req int64, p *loader.Pass, dead
 
 // showWaiting tells a client what its request waits for, if that is a server: its patience
 // begins again with each line. Requests that are answered soon cost a timer, no goroutine.
-func (s *session) showWaiting(ctx context.Context, req int64) *time.Timer {
+func (s *session) showWaiting(ctx context.Context, req int64, net *remote.Net) *time.Timer {
 	return time.AfterFunc(time.Second, func() {
-		s.net.Watch(ctx, func(line string) {
+		net.Watch(ctx, func(line string) {
 			s.send(one(&wire.Message{Type: wire.TypeProgress, Req: req, Waiting: line}))
 		})
 	})
@@ -408,6 +411,7 @@ func (s *session) close(id int64) {
 	s.mu.Lock()
 	l := s.loaders[id]
 	delete(s.loaders, id)
+	delete(s.nets, id)
 	for n, p := range s.passes {
 		if p.loader == id {
 			delete(s.passes, n)

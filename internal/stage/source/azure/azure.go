@@ -266,7 +266,7 @@ func checked(name string, h http.Header, p []byte) error {
 	}
 	want, err := base64.StdEncoding.DecodeString(sum)
 	if got := md5.Sum(p); err != nil || string(want) != string(got[:]) {
-		return remote.Spoiled(name, "MD5")
+		return remote.Spoiled(name, "MD5", p)
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func checked(name string, h http.Header, p []byte) error {
 			}
 			want, err := base64.StdEncoding.DecodeString(sum)
 			if got := crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)); err != nil || len(want) != 4 || binary.BigEndian.Uint32(want) != got {
-				return remote.Spoiled(name, "CRC32C")
+				return remote.Spoiled(name, "CRC32C", p)
 			}
 			return nil
 		}

@@ -112,6 +112,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
+// A dataset that is hidden while it is read is an error that says so.
 func TestHiddenSince(t *testing.T) {
 	s := serve(t)
 	s.Commit("o/n", "main", files("x.bin", "data", "y.txt", "text"))
@@ -126,6 +127,7 @@ func TestHiddenSince(t *testing.T) {
 	}
 }
 
+// Each says what to write instead, or what to do.
 func TestErrorsTeach(t *testing.T) {
 	s := serve(t)
 	s.Commit("owner/photos", "main", files("data/train-000.tar", "1", "data/test-000.tar", "1"))

@@ -19,10 +19,14 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/hub"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/hubserver"
 )
 
+// Opening costs a few requests of the API, whatever the number of shards, and reading one
+// asks the Hub once where it is.
 func TestRequests(t *testing.T) {
 	s := serve(t)
 	shard, err := os.ReadFile("../../../../testdata/parquet/kinds.parquet")
@@ -54,6 +58,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// Many reads of a file that nobody has read yet ask where it is once.
 func TestOneAsksWhereAFileIs(t *testing.T) {
 	s := serve(t)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
@@ -85,6 +90,7 @@ func TestOneAsksWhereAFileIs(t *testing.T) {
 	}
 }
 
+// A URL whose end is near is not used: it is asked for again before it is refused.
 func TestSignaturesEnd(t *testing.T) {
 	s := serve(t)
 	s.Life = time.Second
@@ -115,6 +121,7 @@ func TestSignaturesEnd(t *testing.T) {
 	}
 }
 
+// What is not an answer to the request is not delivered.
 func TestAnswersAreChecked(t *testing.T) {
 	data := "the bytes of an object, which are these"
 	storage := func(f func(w http.ResponseWriter)) func(http.ResponseWriter, *http.Request) bool {
@@ -196,6 +203,8 @@ func TestAnswersAreChecked(t *testing.T) {
 	}
 }
 
+// A Hub that refuses or fails for a while is waited for, in every kind of request; one
+// that goes on is an error that says what it is.
 func TestTrouble(t *testing.T) {
 	s := serve(t)
 	s.Page = 1
@@ -245,28 +254,81 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
+// A Hub that is silent is waited for together: of many that need the same answer one asks, and
+// all of them meet what came of that.
+func TestASilentHub(t *testing.T) {
+	const readers = 24
+	for what, path := range map[string]string{"where a file is": "/resolve/", "a listing": "/tree/", "a commit": "/revision/"} {
+		t.Run(what, func(t *testing.T) {
+			s := serve(t)
+			s.Commit("o/n", "main", files("a/x", "1"))
+			var silent atomic.Int64
+			var from atomic.Bool
+			s.Spoil = func(_ http.ResponseWriter, r *http.Request) bool {
+				if !from.Load() || !strings.Contains(r.URL.Path, path) {
+					return false
+				}
+				silent.Add(1)
+				<-r.Context().Done()
+				return true
+			}
+			net := remote.NewNet(remote.Options{Stall: time.Second / 2})
+			defer net.Close()
+			src, err := hub.Scheme(net).Open(source.Access{Deadline: 1500 * time.Millisecond})
+			stagetest.Must(t, err)
+			var st source.Info
+			if path == "/resolve/" {
+				st = stat(t, src, "hf://datasets/o/n/a/x")
+			}
+			from.Store(true)
+			failed := make(chan error)
+			for range readers {
+				go func() {
+					if path == "/resolve/" {
+						failed <- src.ReadAt(t.Context(), st, make([]byte, 1), 0)
+						return
+					}
+					_, err := src.Stat(t.Context(), "hf://datasets/o/n/a/x")
+					failed <- err
+				}()
+			}
+			for range readers {
+				if err := <-failed; errs.CodeOf(err) != errs.Unreachable || !strings.Contains(err.Error(), "did not answer in time") {
+					t.Errorf("%v", err)
+				}
+			}
+			if n := silent.Load(); n == 0 || n >= readers {
+				t.Errorf("%d requests were not answered", n)
+			}
+		})
+	}
+}
+
+// Listings are data: what cannot be one is an error, and not a smaller dataset.
 func TestListingsAreChecked(t *testing.T) {
 	const hash = `"oid": "0123456789012345678901234567890123456789"`
 	for name, c := range map[string]struct{ page, link, says string }{
-		"outside":          {page: `[{"type": "file", "path": "b/x", "size": 1, ` + hash + `}]`, says: "not of this folder"},
-		"deeper":           {page: `[{"type": "file", "path": "a/b/x", "size": 1, ` + hash + `}]`, says: "not of this folder"},
-		"dots":             {page: `[{"type": "file", "path": "a/..", "size": 1, ` + hash + `}]`, says: "not of this folder"},
-		"negative":         {page: `[{"type": "file", "path": "a/x", "size": -1, ` + hash + `}]`, says: "a/x"},
-		"no hash":          {page: `[{"type": "file", "path": "a/x", "size": 1, "oid": "W/1"}]`, says: "a malformed hash for a/x: W/1"},
-		"twice, and other": {page: `[{"type": "file", "path": "a/x", "size": 1, ` + hash + `}, {"type": "file", "path": "a/x", "size": 2, ` + hash + `}]`, says: "twice"},
-		"no end":           {page: `[]`, link: `<https://huggingface.co/x?cursor=same>; rel="next"`, says: "same page twice"},
-		"no cursor":        {page: `[]`, link: `<https://huggingface.co/x>; rel="next"`, says: "but not where"},
-		"another thing":    {page: `{"error": "none"}`, says: "not the JSON"},
+		"outside":           {page: `[{"type": "file", "path": "b/x", "size": 1, ` + hash + `}]`, says: "not of this folder"},
+		"deeper":            {page: `[{"type": "file", "path": "a/b/x", "size": 1, ` + hash + `}]`, says: "not of this folder"},
+		"dots":              {page: `[{"type": "file", "path": "a/..", "size": 1, ` + hash + `}]`, says: "not of this folder"},
+		"negative":          {page: `[{"type": "file", "path": "a/x", "size": -1, ` + hash + `}]`, says: "a/x"},
+		"no hash":           {page: `[{"type": "file", "path": "a/x", "size": 1, "oid": "W/1"}]`, says: "a malformed hash for a/x: W/1"},
+		"twice, and other":  {page: `[{"type": "file", "path": "a/x", "size": 1, ` + hash + `}, {"type": "file", "path": "a/x", "size": 2, ` + hash + `}]`, says: "twice"},
+		"no end":            {page: `[]`, link: `<https://huggingface.co/x?cursor=same>; rel="next"`, says: "same page twice"},
+		"no end, new pages": {page: `[]`, link: `<https://huggingface.co/x?cursor=%d>; rel="next"`, says: "pages without a name"},
+		"no cursor":         {page: `[]`, link: `<https://huggingface.co/x>; rel="next"`, says: "but not where"},
+		"another thing":     {page: `{"error": "none"}`, says: "not the JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t)
 			s.Commit("o/n", "main", files("a/x", "1"))
+			var asked atomic.Int64
 			s.Spoil = func(w http.ResponseWriter, r *http.Request) bool {
-				if !strings.Contains(r.URL.Path, "/tree/") {
+				if !strings.Contains(r.URL.Path, "/tree/") || asked.Load() > 1000 { // long enough
 					return false
 				}
 				if c.link != "" {
-					w.Header().Set("Link", c.link)
+					w.Header().Set("Link", strings.Replace(c.link, "%d", fmt.Sprint(asked.Add(1)), 1))
 				}
 				_, _ = w.Write([]byte(c.page))
 				return true
@@ -302,6 +364,7 @@ func TestListingsAreChecked(t *testing.T) {
 	}
 }
 
+// From HTTPS nothing leads to plain HTTP, and no redirect of the Hub's goes round forever.
 func TestRedirects(t *testing.T) {
 	var calls atomic.Int64
 	const oid = "0123456789012345678901234567890123456789"

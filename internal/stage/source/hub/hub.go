@@ -117,7 +117,7 @@ func (s *store) repo(r ref) *repo {
 	key := r.key()
 	if s.repos[key] == nil {
 		r.repo, r.revision = strings.Clone(r.repo), strings.Clone(r.revision)
-		s.repos[key] = &repo{id: r.repo, revision: r.revision, gate: newGate(), listings: map[folder]*listing{}}
+		s.repos[key] = &repo{id: r.repo, revision: r.revision, listings: map[folder]*listing{}}
 	}
 	return s.repos[key]
 }
@@ -184,21 +184,60 @@ func cutLast(path string) (dir, base string) {
 	return "", path
 }
 
-// gate lets one in at a time; who waits gives up when its context ends.
-type gate chan struct{}
-
-func newGate() gate { return make(gate, 1) }
-
-func (g gate) enter(ctx context.Context) error {
-	select {
-	case g <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// gate is a question that one request asks for all that need the answer. Its zero value is one
+// that nobody asks.
+type gate struct {
+	mu     sync.Mutex
+	asking *asking
 }
 
-func (g gate) leave() { <-g }
+type asking struct {
+	done  chan struct{}
+	fault *remote.Fault // that all who wait have met; nil: they may ask themselves
+}
+
+// answered returns when known says so, after ask if nobody else asks. A fault is that of all
+// who wait: each by itself would meet it too, one after another. known and ask are called by
+// one at a time; what they share is theirs.
+func (g *gate) answered(ctx context.Context, known func() bool, ask func() error) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		g.mu.Lock()
+		a := g.asking
+		if a == nil && known() {
+			g.mu.Unlock()
+			return nil
+		}
+		if a == nil {
+			a = &asking{done: make(chan struct{})}
+			g.asking = a
+			g.mu.Unlock()
+			err := ask()
+			if ctx.Err() == nil { // or else it is this request alone that ends
+				errors.As(err, &a.fault)
+			}
+			g.mu.Lock()
+			g.asking = nil
+			close(a.done)
+			g.mu.Unlock()
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		g.mu.Unlock()
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if a.fault != nil {
+			return a.fault
+		}
+	}
+}
 
 // located gives an error that several names may have the place of one.
 func located(err error, name string) error {

@@ -25,7 +25,6 @@ import (
 func TestMain(m *testing.M) { os.Exit(stagetest.OwnCache(m)) }
 
 // serve starts a Hub, with its address as the endpoint, and no token to be found anywhere.
-
 func serve(t *testing.T) *hubserver.Server {
 	t.Helper()
 	for _, env := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HUB_DISABLE_IMPLICIT_TOKEN", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
@@ -38,7 +37,6 @@ func serve(t *testing.T) *hubserver.Server {
 }
 
 // open makes a source: another one for each, as each dataset that is opened has its own.
-
 func open(t *testing.T, a source.Access) source.Source {
 	t.Helper()
 	net := remote.NewNet(remote.Options{})
@@ -76,7 +74,6 @@ func read(t *testing.T, src source.Source, name string) string {
 }
 
 // files are the contents of a commit.
-
 func files(all ...string) map[string][]byte {
 	out := map[string][]byte{}
 	for i := 0; i < len(all); i += 2 {
@@ -86,9 +83,7 @@ func files(all ...string) map[string][]byte {
 }
 
 // latest is a source whose commit is always the last one: another is made when there is
-
 // a commit. A read of what was opened before it then meets what is there now.
-
 type latest struct {
 	t   *testing.T
 	now atomic.Pointer[source.Source]
@@ -142,7 +137,6 @@ func TestEveryFormat(t *testing.T) {
 }
 
 // Names of repositories and revisions mean what they mean to huggingface_hub.
-
 func TestNames(t *testing.T) {
 	s := serve(t)
 	first := s.Commit("owner/name", "main", files("data/x.txt", "first"))
@@ -189,9 +183,7 @@ func TestNames(t *testing.T) {
 }
 
 // Files are called what they are called, and folders are listed in the order of names,
-
 // whatever the order and the size of the Hub's pages.
-
 func TestOddNames(t *testing.T) {
 	s := serve(t)
 	s.Page = 2
@@ -237,9 +229,7 @@ func TestOddNames(t *testing.T) {
 }
 
 // A source reads the commit that the revision was when it was first asked for. The version
-
 // of a file is that of its bytes: a commit that leaves them alone leaves it alone.
-
 func TestACommitIsPinned(t *testing.T) {
 	s := serve(t)
 	s.Commit("o/n", "main", files("x.bin", "old", "y.txt", "old", "same.bin", "same", "same.txt", "same"))
@@ -280,9 +270,7 @@ func TestACommitIsPinned(t *testing.T) {
 }
 
 // An index is good for a later commit that leaves the data alone, and not for one that
-
 // does not.
-
 func TestAnIndexOutlivesACommit(t *testing.T) {
 	s := serve(t)
 	shard, err := os.ReadFile("../../../../testdata/parquet/kinds.parquet")
@@ -308,25 +296,3 @@ func TestAnIndexOutlivesACommit(t *testing.T) {
 		t.Errorf("%d samples, and half of %d are there", m, n)
 	}
 }
-
-// Opening costs a few requests of the API, whatever the number of shards, and reading one
-
-// asks the Hub once where it is.
-
-// Many reads of a file that nobody has read yet ask where it is once.
-
-// A URL whose end is near is not used: it is asked for again before it is refused.
-
-// What is not an answer to the request is not delivered.
-
-// A Hub that refuses or fails for a while is waited for, in every kind of request; one
-
-// that goes on is an error that says what it is.
-
-// Listings are data: what cannot be one is an error, and not a smaller dataset.
-
-// A dataset that is hidden while it is read is an error that says so.
-
-// From HTTPS nothing leads to plain HTTP, and no redirect of the Hub's goes round forever.
-
-// Each says what to write instead, or what to do.

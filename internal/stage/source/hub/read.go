@@ -62,7 +62,7 @@ func (s *store) link(ctx context.Context, name string) (*link, error) {
 			}
 			delete(s.links, other)
 		}
-		s.links[name] = &link{repo: repo, path: strings.Clone(r.path), gate: newGate()}
+		s.links[name] = &link{repo: repo, path: strings.Clone(r.path)}
 	}
 	return s.links[name], nil
 }
@@ -159,7 +159,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	}
 	n, err := remote.Fill(ctx, obj.Name, resp.Body, p)
 	if err == nil && int64(n) == obj.Size && !holds(obj.Version, p) {
-		return 0, remote.Spoiled(obj.Name, "its hash on the Hub")
+		return 0, remote.Spoiled(obj.Name, "its hash on the Hub", p)
 	}
 	return n, err
 }
@@ -169,13 +169,17 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 func (s *store) open(ctx context.Context, l *link, obj source.Info, header http.Header) (*http.Response, *url.URL, error) {
 	u, version, direct := l.now()
 	if u == nil && !direct {
-		if err := l.gate.enter(ctx); err != nil {
-			return nil, nil, err
-		}
-		if u, version, direct = l.now(); u != nil || direct {
-			l.gate.leave()
-		} else {
-			defer l.gate.leave()
+		var resp *http.Response
+		var to *url.URL
+		err := l.gate.answered(ctx, func() bool {
+			u, version, direct = l.now()
+			return u != nil || direct || resp != nil || to != nil
+		}, func() (err error) {
+			resp, to, err = s.resolve(ctx, l, obj, header)
+			return err
+		})
+		if err != nil || resp != nil || to != nil {
+			return resp, to, err
 		}
 	}
 	if u != nil {

@@ -38,16 +38,14 @@ func isHash(s string) bool {
 // resolve makes the commit known. What the Hub says for good is believed for the store's
 // life, as the commit is.
 func (r *repo) resolve(ctx context.Context, s *store, name string) error {
-	if err := r.gate.enter(ctx); err != nil {
-		return err
-	}
-	defer r.gate.leave()
-	switch {
-	case r.commit != "":
-		return nil
-	case r.wrong != nil:
+	err := r.gate.answered(ctx, func() bool { return r.commit != "" || r.wrong != nil }, func() error { return r.ask(ctx, s, name) })
+	if err == nil && r.wrong != nil {
 		return located(r.wrong, name)
 	}
+	return err
+}
+
+func (r *repo) ask(ctx context.Context, s *store, name string) error {
 	var info struct {
 		SHA string `json:"sha"`
 	}
@@ -78,6 +76,7 @@ type listing struct {
 	of      folder
 	gate    gate
 	pages   int    // that are there
+	empty   int    // of the last of them, those without a name
 	cursor  string // of the next page
 	entries []entry
 	missing bool // there is no such folder, which is as good to know
@@ -101,7 +100,7 @@ func (r *repo) listing(of folder) *listing {
 	defer r.mu.Unlock()
 	if r.listings[of] == nil {
 		of.path = strings.Clone(of.path)
-		r.listings[of] = &listing{of: of, gate: newGate()}
+		r.listings[of] = &listing{of: of}
 	}
 	return r.listings[of]
 }
@@ -147,16 +146,11 @@ func (l *listing) find(path string) (entry, bool) {
 // load asks for pages until there are so many, or no more. Those that came before a fault
 // stay.
 func (l *listing) load(ctx context.Context, s *store, r *repo, name string, pages int) (done bool, err error) {
-	if err := l.gate.enter(ctx); err != nil {
-		return false, err
-	}
-	defer l.gate.leave()
-	for !l.done && l.pages < pages {
-		if err := l.more(ctx, s, r, name); err != nil {
-			return false, err
-		}
-	}
-	return l.done, nil
+	err = l.gate.answered(ctx, func() bool {
+		done = l.done
+		return done || l.pages >= pages
+	}, func() error { return l.more(ctx, s, r, name) })
+	return done, err
 }
 
 // file is an entry as the API tells it.
@@ -192,9 +186,17 @@ func (l *listing) more(ctx context.Context, s *store, r *repo, name string) erro
 		if cursor, err = next(header); err != nil {
 			return err
 		}
-		if cursor != "" && cursor == l.cursor {
-			return errs.New(errs.Unreadable, "the listing does not end: the Hub answered with the same page twice").At(at(name)).
-				Try("check HF_ENDPOINT and any proxies")
+		if l.empty++; len(page) > 0 {
+			l.empty = 0
+		}
+		switch {
+		case cursor == "":
+		case cursor == l.cursor:
+			return endless(name, "the Hub answered with the same page twice")
+		case l.empty > mostEmpty:
+			return endless(name, "the Hub answered with %d pages without a name", l.empty)
+		case len(l.entries)+len(page) > mostEntries:
+			return endless(name, "it has more than %d names", mostEntries)
 		}
 	}
 	entries, err := l.entriesOf(page)
@@ -208,6 +210,15 @@ func (l *listing) more(ctx context.Context, s *store, r *repo, name string) erro
 		return l.finish(s, r, name)
 	}
 	return nil
+}
+
+const (
+	mostEmpty   = 100        // pages without a name in a row: the Hub fills its pages
+	mostEntries = 10_000_000 // of one listing: no dataset has more names
+)
+
+func endless(name, format string, a ...any) error {
+	return errs.New(errs.Unreadable, "the listing does not end: "+format, a...).At(at(name)).Try("check HF_ENDPOINT, and the proxies before it")
 }
 
 // entriesOf checks a page: it is data.

@@ -35,6 +35,9 @@ type asking struct {
 const (
 	early  = 2 * time.Minute  // before a token expires, another is asked for
 	getFor = 30 * time.Second // how long a call of Get may take
+	// keepFor is how long a token is kept whatever it says of itself: where the clock is
+	// hours ahead, each would look expired. One that has expired is Refused.
+	keepFor = 30 * time.Second
 )
 
 // Token returns a token that is good for now.
@@ -79,6 +82,9 @@ func (b *Bearer) ask(ctx context.Context, a *asking, refused string) {
 	}
 	if !until.IsZero() { // a short life is not all spent on asking
 		until = until.Add(-min(early, time.Until(until)/10))
+		if least := time.Now().Add(keepFor); until.Before(least) {
+			until = least
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

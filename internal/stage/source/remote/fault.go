@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
@@ -38,6 +40,8 @@ type Fault struct {
 	Cause  error
 	// Final is the error if retries end; nil: one made of the faults.
 	Final error
+
+	got uint64 // a hash of the bytes that arrived; see Mismatch
 }
 
 func (f *Fault) Error() string {
@@ -54,11 +58,12 @@ func broken(format string, a ...any) *Fault {
 	return &Fault{Kind: Broken, What: fmt.Sprintf(format, a...)}
 }
 
-// Spoiled is the fault of bytes that do not match a checksum. Another attempt may bring
-// others; if none does, the store was reached, and its object is damaged.
-func Spoiled(name, checksum string) *Fault {
+// Spoiled is the fault of bytes of an object that are all there, but do not match a checksum
+// of them; p are the bytes. They may have changed on the way; if the same ones arrive three
+// times, the store was reached, and its object is damaged.
+func Spoiled(name, checksum string, p []byte) *Fault {
 	return &Fault{
-		Kind: Broken, What: "the bytes do not match the checksum that came with them (" + checksum + ")",
+		Kind: Broken, What: "the bytes do not match the checksum that came with them (" + checksum + ")", got: xxhash.Sum64(p) | 1,
 		Final: errs.New(errs.Unreadable, "the object does not match its checksum (%s)", checksum).At(at(name)).
 			Try("check the network and any proxies; if other clients get the same, upload the object again"),
 	}

@@ -21,10 +21,7 @@ func (s *Source) Head(ctx context.Context, name string, p []byte) (n int, err er
 	if !ok || len(p) == 0 {
 		return source.Head(ctx, struct{ source.Source }{s}, name, p) // Stat, ReadAt
 	}
-	if err := s.rate.wait(ctx, len(p)); err != nil {
-		return 0, err
-	}
-	err = s.try(ctx, name, 0, 0, func(ctx context.Context, _ *host) (int, error) {
+	err = s.try(ctx, request{name: name, bytes: len(p)}, func(ctx context.Context, _ *way, _ *request) (int, error) {
 		if n, err = h.Head(ctx, name, p); err != nil {
 			return 0, err // it is begun anew
 		}

@@ -68,7 +68,7 @@ type result struct {
 
 // hedged reads a range by one request, or by two if the first is late. p is the caller's
 // again when it returns.
-func (s *Source) hedged(ctx context.Context, h *host, obj source.Info, p []byte, off int64) (int, error) {
+func (s *Source) hedged(ctx context.Context, h *way, obj source.Info, p []byte, off int64) (int, error) {
 	late, known := h.late(len(p))
 	if s.access.NoHedge || !known {
 		return s.store.Read(ctx, obj, p, off)
@@ -87,7 +87,7 @@ func (s *Source) hedged(ctx context.Context, h *host, obj source.Info, p []byte,
 		return r.n, r.err
 	case <-timer.C:
 	}
-	if !h.mayHedge() {
+	if !h.mayHedge(len(p)) {
 		r := <-first
 		return r.n, r.err
 	}
@@ -95,7 +95,8 @@ func (s *Source) hedged(ctx context.Context, h *host, obj source.Info, p []byte,
 }
 
 // second sends a request again, and returns the answer that is whole first.
-func (s *Source) second(ctx context.Context, h *host, obj source.Info, p []byte, off int64, first chan result, giveUp func()) (int, error) {
+func (s *Source) second(ctx context.Context, h *way, obj source.Info, p []byte, off int64, first chan result, giveUp func()) (int, error) {
+	defer h.release()
 	h.hedges.Add(1)
 	h.requests.Add(1)
 	spare := spares.Get().(*[]byte)

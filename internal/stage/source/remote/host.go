@@ -11,7 +11,6 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
-	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // host is what is known of a server, and the limits of requests to it.
@@ -22,17 +21,22 @@ type host struct {
 	limit  float64 // requests at once
 	active int
 	queue  []chan struct{} // requests that wait for their turn, which closes the channel
+	timed  bool            // the queue is looked at when the next request is due
 	cut    time.Time       // when the limits were last lowered by a refusal
 	window
 	spacing
 	measures
 	troubles
 
-	credit      float64   // retries that may be made
-	asked       time.Time // when credit was last counted
-	hedgeCredit float64   // requests that may be sent twice
+	retrying
+	hedgeCredit float64 // requests that may be sent twice
 
-	reached atomic.Bool // it has answered once
+	slots map[int]chan struct{} // of the users who allow so many requests at once
+	rates map[int64]*rate       // and of those who allow so many bytes a second
+
+	born    time.Time
+	heard   atomic.Int64 // nanoseconds since born when bytes, or an answer, last came
+	reached atomic.Bool  // it has answered once
 
 	requests, bytes, retries, hedges, twice, throttled, faults atomic.Int64
 }
@@ -54,8 +58,14 @@ func (n *Net) host(name string) *host {
 	h := n.hosts[name]
 	if h == nil {
 		now := time.Now()
-		h = &host{name: name, limit: firstLimit, credit: 1, asked: now, hedgeCredit: 1, window: window{begun: now, growing: true}}
+		h = &host{
+			name: name, limit: firstLimit, born: now, hedgeCredit: 1, window: window{begun: now, growing: true}, retrying: retrying{timely: 1, counted: now},
+			slots: map[int]chan struct{}{}, rates: map[int64]*rate{},
+		}
 		n.hosts[strings.Clone(name)] = h
+	}
+	if n.of != nil {
+		n.of.Store(h, true)
 	}
 	return h
 }
@@ -64,9 +74,7 @@ func (n *Net) host(name string) *host {
 // is told to left.
 func (h *host) enter(ctx context.Context) error {
 	h.mu.Lock()
-	if h.active < int(h.limit) && len(h.queue) == 0 {
-		h.active++
-	} else {
+	if len(h.queue) > 0 || !h.take(time.Now()) {
 		turn := make(chan struct{})
 		h.queue = append(h.queue, turn)
 		h.mu.Unlock()
@@ -85,28 +93,47 @@ func (h *host) enter(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	h.credit = min(h.credit+retryShare, retryMost)
 	h.hedgeCredit = min(h.hedgeCredit+hedgeShare, hedgeMost)
-	now := time.Now()
-	wait := h.spacing.wait(now)
-	h.spaced = h.spaced || wait > 0
-	h.sent.add(now)
-	h.mu.Unlock()
-	if err := source.Sleep(ctx, wait); err != nil {
-		h.ends()
-		return err
+	h.share = min(h.share+retryShare, retryMost)
+	if len(h.again) > 0 {
+		h.admitAgain(time.Now())
 	}
+	h.mu.Unlock()
 	h.requests.Add(1)
 	return nil
 }
 
+// take takes a turn for a request, if one may be made now. If that only needs time, admit is
+// called then: what is allowed may have changed meanwhile, so nobody sleeps until a time that
+// was once theirs. h.mu is held.
+func (h *host) take(now time.Time) bool {
+	if h.active >= int(h.limit) {
+		return false
+	}
+	if wait := h.spacing.wait(now); wait > 0 {
+		h.spaced = true
+		if !h.timed {
+			h.timed = true
+			time.AfterFunc(wait, func() {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				h.timed = false
+				h.admit()
+			})
+		}
+		return false
+	}
+	h.active++
+	h.sent.add(now)
+	return true
+}
+
 // admit gives turns to waiting requests; h.mu is held.
 func (h *host) admit() {
-	n := min(max(int(h.limit)-h.active, 0), len(h.queue))
-	for _, turn := range h.queue[:n] {
-		close(turn)
+	n := 0
+	for now := time.Now(); n < len(h.queue) && h.take(now); n++ {
+		close(h.queue[n])
 	}
-	h.active += n
 	h.queue = slices.Delete(h.queue, 0, n)
 }
 
@@ -126,6 +153,9 @@ func (h *host) left(m *meter, n, length int, err error) {
 	refused := errors.As(err, &f) && f.Kind == Throttled
 	if err == nil || n > 0 || f != nil && (f.Status > 0 || f.Kind != Unreachable) || errs.CodeOf(err) == errs.NotFound || errs.CodeOf(err) == errs.Changed {
 		h.reached.Store(true)
+	}
+	if err == nil || n > 0 {
+		h.heard.Store(int64(now.Sub(h.born)))
 	}
 	h.mu.Lock()
 	h.active--
@@ -147,38 +177,6 @@ func (h *host) left(m *meter, n, length int, err error) {
 	}
 	h.admit()
 	h.mu.Unlock()
-}
-
-const (
-	retryShare = 0.1 // retries for each request
-	retryRate  = 1.0 // or for each second, whichever is more
-	retryMost  = 10.0
-)
-
-// mayRetry waits that long, and then until a retry is due: retries are at most a tenth of
-// the requests, or one a second.
-func (h *host) mayRetry(ctx context.Context, wait, left time.Duration) error {
-	end := time.Now().Add(left)
-	for {
-		if err := source.Sleep(ctx, wait); err != nil {
-			return err
-		}
-		h.mu.Lock()
-		now := time.Now()
-		h.credit = min(h.credit+now.Sub(h.asked).Seconds()*retryRate, retryMost)
-		h.asked = now
-		if h.credit >= 1 {
-			h.credit--
-			h.mu.Unlock()
-			h.retries.Add(1)
-			return nil
-		}
-		wait = time.Duration((1-h.credit)/retryRate*float64(time.Second)) + time.Millisecond
-		h.mu.Unlock()
-		if now.Add(wait).After(end) {
-			return context.DeadlineExceeded
-		}
-	}
 }
 
 // waits counts a request that waits to be made again, and why.
@@ -215,13 +213,13 @@ type Trouble struct {
 	Last     string // what happened to the last attempt
 }
 
-// Troubles are the hosts that requests wait for now.
+// Troubles are the hosts that requests wait for now, of those of this part.
 func (n *Net) Troubles() (all []Trouble) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, h := range n.hosts {
 		h.mu.Lock()
-		if h.waiting > 0 {
+		if h.waiting > 0 && n.uses(h) {
 			all = append(all, Trouble{h.name, h.waiting, h.troubles.since, h.last})
 		}
 		h.mu.Unlock()

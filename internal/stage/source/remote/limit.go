@@ -188,7 +188,12 @@ func (s *spacing) allowed(now time.Time) float64 {
 	return s.rate * math.Exp(0.02*t*(t+2))
 }
 
-// wait takes the next request's turn, and returns how long it must wait.
+// slack is how much later than due a request may be made without delaying those after it: no
+// timer is exact.
+const slack = 10 * time.Millisecond
+
+// wait returns how long the next request has to wait; 0: it may be made now, and has taken
+// its turn.
 func (s *spacing) wait(now time.Time) time.Duration {
 	if s.rate == 0 {
 		return 0
@@ -198,12 +203,16 @@ func (s *spacing) wait(now time.Time) time.Duration {
 		s.rate = 0 // nothing has been refused for long
 		return 0
 	}
-	if s.next.Before(now) {
-		s.next = now
+	each := time.Duration(float64(time.Second) / allowed)
+	if wait := min(s.next.Sub(now), each); wait > 0 {
+		s.next = now.Add(wait) // sooner than it was, if more is allowed now
+		return wait
 	}
-	wait := s.next.Sub(now)
-	s.next = s.next.Add(time.Duration(float64(time.Second) / allowed))
-	return wait
+	if s.next.Before(now.Add(-slack)) {
+		s.next = now.Add(-slack)
+	}
+	s.next = s.next.Add(each)
+	return 0
 }
 
 // refuse spaces requests after the refusal of one that was made at begun; h.mu is held. How

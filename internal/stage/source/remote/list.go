@@ -14,10 +14,11 @@ import (
 // slash, so all of it is here before the first is yielded.
 func (s *Source) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
 	dir := strings.TrimSuffix(prefix, "/")
-	return byName(s.pages(ctx, dir, func(ctx context.Context, token string) (Page, error) { return s.store.Page(ctx, dir, false, token) }))
+	return byName(dir, s.pages(ctx, dir, func(ctx context.Context, token string) (Page, error) { return s.store.Page(ctx, dir, false, token) }))
 }
 
-func byName(pages iter.Seq2[source.Info, error]) iter.Seq2[source.Info, error] {
+// byName yields what is in a folder in the order of names.
+func byName(dir string, pages iter.Seq2[source.Info, error]) iter.Seq2[source.Info, error] {
 	return func(yield func(source.Info, error) bool) {
 		var all []source.Info
 		for it, err := range pages {
@@ -25,7 +26,10 @@ func byName(pages iter.Seq2[source.Info, error]) iter.Seq2[source.Info, error] {
 				yield(source.Info{}, err)
 				return
 			}
-			all = append(all, it)
+			if all = append(all, it); len(all) > mostHeld {
+				yield(source.Info{}, endless(dir, "there are more than %d names directly in the folder", mostHeld))
+				return
+			}
 		}
 		slices.SortFunc(all, func(a, b source.Info) int { return strings.Compare(a.Name, b.Name) })
 		for _, it := range all {
@@ -62,7 +66,7 @@ func (s *Source) Begin(ctx context.Context, prefix string) iter.Seq2[source.Info
 		page.Folder = true // whatever is in it
 		return page, err
 	})
-	return byName(func(yield func(source.Info, error) bool) {
+	return byName(dir, func(yield func(source.Info, error) bool) {
 		for it, err := range pages {
 			if err == nil && !strings.HasPrefix(it.Name, prefix) {
 				continue
@@ -79,11 +83,12 @@ func (s *Source) Begin(ctx context.Context, prefix string) iter.Seq2[source.Info
 // order of its own (Page.Loose), entries are yielded when all pages are here.
 func (s *Source) pages(ctx context.Context, dir string, of func(ctx context.Context, token string) (Page, error)) iter.Seq2[source.Info, error] {
 	return func(yield func(source.Info, error) bool) {
-		last, token, any, folder := "", "", false, false
-		var held []source.Info // of pages in an order of the store's own
+		last, token, any, folder, empty := "", "", false, false, 0
+		var held [][]source.Info // pages in an order of the store's own
+		entries := 0             // of these
 		for {
 			var page Page
-			err := s.try(ctx, dir, -1, 0, func(ctx context.Context, _ *host) (n int, err error) {
+			err := s.try(ctx, request{name: dir, off: -1}, func(ctx context.Context, _ *way, _ *request) (n int, err error) {
 				page, err = of(ctx, token)
 				return 0, err
 			})
@@ -92,12 +97,14 @@ func (s *Source) pages(ctx context.Context, dir string, of func(ctx context.Cont
 				return
 			}
 			folder = folder || page.Folder
+			if empty++; len(page.Entries) > 0 {
+				empty = 0
+			}
 			if page.Loose || held != nil {
-				if held = append(held, page.Entries...); page.Next == "" {
-					sorted(held)
-					page.Entries, held = held, nil
-				} else {
-					page.Entries = nil
+				held, entries = append(held, page.Entries), entries+len(page.Entries)
+				if page.Entries = nil; page.Next == "" {
+					page.Entries = slices.Concat(held...)
+					sorted(page.Entries)
 				}
 			}
 			for _, it := range page.Entries {
@@ -114,9 +121,15 @@ func (s *Source) pages(ctx context.Context, dir string, of func(ctx context.Cont
 			if page.Next == "" {
 				break
 			}
-			if page.Next == token {
-				yield(source.Info{}, errs.New(errs.Unreadable, "the listing does not end: the store answered with the same page twice").At(at(dir)).
-					Try("check the store and any proxies"))
+			switch {
+			case page.Next == token:
+				yield(source.Info{}, endless(dir, "the store answered with the same page twice"))
+				return
+			case empty > mostEmpty:
+				yield(source.Info{}, endless(dir, "the store answered with %d pages without a name", empty))
+				return
+			case entries > mostHeld:
+				yield(source.Info{}, endless(dir, "there are more than %d names in no order", mostHeld))
 				return
 			}
 			token = page.Next
@@ -125,6 +138,17 @@ func (s *Source) pages(ctx context.Context, dir string, of func(ctx context.Cont
 			yield(source.Info{}, Missing(dir))
 		}
 	}
+}
+
+// Listings without end are told by these: a store may have pages without a name between
+// others, for what was deleted, and no dataset has more names than may be held.
+const (
+	mostEmpty = 20_000 // pages without a name in a row
+	mostHeld  = 10_000_000
+)
+
+func endless(dir, format string, a ...any) error {
+	return errs.New(errs.Unreadable, "the listing does not end: "+format, a...).At(at(dir)).Try("check the store and any proxies")
 }
 
 func misplaced(dir, name, last string) error {

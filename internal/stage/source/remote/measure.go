@@ -92,7 +92,7 @@ const (
 // Link is source.Linked's: a hole costs less than a request if it arrives within the
 // wait for an answer; a part is long enough that this wait does not matter much.
 func (s *Source) Link(name string) (source.Link, bool) {
-	h := s.net.host(s.store.Host(name))
+	h := s.way(name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := source.Link{Gap: gapFirst, Part: partFirst, Conns: max(int(h.limit), 1)}

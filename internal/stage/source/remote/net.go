@@ -14,6 +14,12 @@ import (
 // accepts and how it was used. Safe for concurrent use. Nothing is set up before the
 // first request.
 type Net struct {
+	*common
+	of *sync.Map // the hosts that sources of a Part use, *host to true; nil: all
+}
+
+// common is what all parts of a Net share.
+type common struct {
 	opt    Options
 	once   sync.Once
 	http   *http.Client
@@ -54,7 +60,20 @@ func NewNet(opt Options) *Net {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	return &Net{opt: opt, hosts: map[string]*host{}, names: map[string]*addresses{}}
+	return &Net{common: &common{opt: opt, hosts: map[string]*host{}, names: map[string]*addresses{}}}
+}
+
+// Part is the Net for one of those who share it: all is shared, but what it says that requests
+// wait for is of the hosts that sources made with it use. Only the Net is closed.
+func (n *Net) Part() *Net { return &Net{common: n.common, of: &sync.Map{}} }
+
+// uses says whether sources of this part use a host.
+func (n *Net) uses(h *host) bool {
+	if n.of == nil {
+		return true
+	}
+	_, ok := n.of.Load(h)
+	return ok
 }
 
 // Client makes requests: HTTP/1.1, since a separate connection for each request is
@@ -90,6 +109,9 @@ func (n *Net) client(dial func(ctx context.Context, network, addr string) (net.C
 // the machine's own clock.
 func (n *Net) Now() time.Time { return n.opt.Now() }
 
+// Stall is how long a server may be silent.
+func (n *Net) Stall() time.Duration { return n.opt.Stall }
+
 // Close closes the connections that are idle.
 func (n *Net) Close() {
 	n.Client().CloseIdleConnections()
@@ -107,6 +129,7 @@ type addresses struct {
 
 const (
 	resolved = 30 * time.Second // how long addresses are believed
+	refresh  = 5 * time.Second  // how long the name servers have if there are older ones, and until they are asked once more
 	avoided  = 30 * time.Second // how long one that did not answer is avoided
 )
 
@@ -161,18 +184,29 @@ func (n *Net) resolve(ctx context.Context, name string) ([]string, error) {
 		a = &addresses{dead: map[string]time.Time{}}
 		n.names[strings.Clone(name)] = a
 	}
-	known := len(a.all) > 0 && time.Now().Before(a.until)
+	known := len(a.all) > 0
+	ask := !known || !time.Now().Before(a.until)
+	if ask && known {
+		a.until = time.Now().Add(refresh) // one asks, and the others go on with what is known
+	}
 	n.mu.Unlock()
-	if !known {
-		all, err := n.opt.Resolver.LookupHost(ctx, name)
+	if ask {
+		limited, cancel := ctx, context.CancelFunc(func() {})
+		if known {
+			limited, cancel = context.WithTimeout(ctx, refresh)
+		}
+		all, err := n.opt.Resolver.LookupHost(limited, name)
+		cancel()
 		n.mu.Lock()
 		switch {
 		case err == nil:
 			a.all, a.until = all, time.Now().Add(resolved)
-		case len(a.all) == 0 || ctx.Err() != nil:
+		case !known || ctx.Err() != nil:
 			n.mu.Unlock()
 			return nil, err
-		} // what was known is better than nothing
+		default: // what was known is better than nothing
+			a.until = time.Now().Add(refresh)
+		}
 		n.mu.Unlock()
 	}
 	n.mu.Lock()

@@ -24,6 +24,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -123,6 +124,71 @@ func TestNames(t *testing.T) {
 	answer = func() ([]string, error) { return []string{"127.0.0.1"}, nil }
 	if body, err := get(t, n, "http://there.test:"+port); err != nil || body != "ok" {
 		t.Errorf("%q, %v", body, err)
+	}
+}
+
+// While name servers are silent, what they said before is believed: one connection waits for
+// them, and not long, and those after it do not.
+func TestOldAddresses(t *testing.T) {
+	port := ok(t)
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		silent := make(chan struct{})
+		close(silent)
+		n := remote.NewNet(remote.Options{Resolver: stagetest.Resolver(func(string) ([]string, error) {
+			asked.Add(1)
+			<-silent
+			return []string{"127.0.0.1"}, nil
+		})})
+		connect := func() time.Duration {
+			begin := time.Now()
+			if body, err := get(t, n, "http://there.test:"+port); err != nil || body != "ok" {
+				t.Fatalf("%q, %v", body, err)
+			}
+			n.Close() // another connection; and nothing of this one reads, which time would wait for
+			return time.Since(begin)
+		}
+		connect()
+		time.Sleep(time.Minute)
+		silent = make(chan struct{})
+		if took := connect(); took > 6*time.Second {
+			t.Errorf("a connection waited %s for addresses that were known", took)
+		}
+		before := asked.Load()
+		for range 5 {
+			if took := connect(); took > 0 || asked.Load() != before {
+				t.Errorf("after one that waited, another waited for %s", took)
+			}
+		}
+		close(silent)
+		time.Sleep(10 * time.Second)
+		if connect(); asked.Load() == before {
+			t.Error("the name servers are not asked again")
+		}
+	})
+}
+
+// A server has all its time for a request on a connection that was idle for most of it.
+func TestIdleConnections(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) > 1 {
+			time.Sleep(time.Second)
+		}
+		fmt.Fprint(w, "ok")
+	}))
+	defer s.Close()
+	n := remote.NewNet(remote.Options{Stall: 2 * time.Second})
+	defer n.Close()
+	for i := range 2 {
+		time.Sleep(time.Duration(i) * 1500 * time.Millisecond)
+		if body, err := get(t, n, s.URL); err != nil || body != "ok" {
+			t.Errorf("%q, %v", body, err)
+		}
+	}
+	if asked.Load() != 2 {
+		t.Errorf("two requests were made %d times", asked.Load())
 	}
 }
 

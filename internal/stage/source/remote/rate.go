@@ -1,11 +1,8 @@
 package remote
 
 import (
-	"context"
 	"sync"
 	"time"
-
-	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // rate is a limit of bytes per second.
@@ -15,18 +12,15 @@ type rate struct {
 	free      time.Time // when what was promised has been sent
 }
 
-// wait returns once n more bytes may be requested. A nil rate has no limit.
-func (r *rate) wait(ctx context.Context, n int) error {
-	if r == nil {
-		return nil
-	}
+// take promises n bytes, and returns how long they have to wait for those before them.
+func (r *rate) take(n int) time.Duration {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := time.Now()
 	if r.free.Before(now) {
 		r.free = now
 	}
 	wait := r.free.Sub(now)
 	r.free = r.free.Add(time.Duration(float64(n) / r.perSecond * float64(time.Second)))
-	r.mu.Unlock()
-	return source.Sleep(ctx, wait)
+	return wait
 }

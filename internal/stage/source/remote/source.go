@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -15,9 +16,10 @@ type Source struct {
 	store  Store
 	net    *Net
 	access source.Access
-	given  bool          // the user said how long a read is tried
-	slots  chan struct{} // one for each request of this source; nil: Access.Connections is 0
-	rate   *rate         // nil: Access.Bandwidth is 0
+	given  bool // the user said how long a read is tried
+
+	mu   sync.Mutex                      // of who changes ways
+	ways atomic.Pointer[map[string]*way] // by what Store.Host says
 }
 
 var (
@@ -33,18 +35,13 @@ func New(store Store, net *Net, access source.Access) *Source {
 	if access.Deadline == 0 {
 		s.access.Deadline = 10 * time.Minute
 	}
-	if access.Connections > 0 {
-		s.slots = make(chan struct{}, access.Connections)
-	}
-	if access.Bandwidth > 0 {
-		s.rate = &rate{perSecond: float64(access.Bandwidth)}
-	}
+	s.ways.Store(&map[string]*way{})
 	return s
 }
 
 // Stat is source.Source's.
 func (s *Source) Stat(ctx context.Context, name string) (info source.Info, err error) {
-	err = s.try(ctx, name, -1, 0, func(ctx context.Context, _ *host) (int, error) {
+	err = s.try(ctx, request{name: name, off: -1}, func(ctx context.Context, _ *way, _ *request) (int, error) {
 		info, err = s.store.Stat(ctx, name)
 		return 0, err
 	})
@@ -93,28 +90,31 @@ func (s *Source) parts(ctx context.Context, obj source.Info, p []byte, off, part
 
 // part reads one range by one request, and by more if that breaks off.
 func (s *Source) part(ctx context.Context, obj source.Info, p []byte, off int64) error {
-	done := 0
-	return s.try(ctx, obj.Name, off, len(p), func(ctx context.Context, h *host) (int, error) {
-		if obj.Version == "" {
-			done = 0 // nothing says that the rest would be of the same object
-		}
-		if err := s.rate.wait(ctx, len(p)-done); err != nil {
-			return 0, err
-		}
+	return s.try(ctx, request{name: obj.Name, off: off, bytes: len(p), timed: true}, func(ctx context.Context, h *way, r *request) (int, error) {
+		done := len(p) - r.bytes
 		n, err := s.hedged(ctx, h, obj, p[done:], off+int64(done))
-		done += n
+		if obj.Version != "" { // or else nothing says that the rest would be of the same object
+			r.bytes -= n
+		}
 		return n, err
 	})
 }
 
+// request is what attempts are made of.
+type request struct {
+	name  string
+	off   int64 // -1: of no byte
+	bytes int   // that the next attempt asks for; an attempt keeps it up to date
+	timed bool  // how long the first attempt takes says how long such reads take
+}
+
 // try makes attempts until one succeeds, or nothing can be gained by another. attempt
-// returns how many bytes it brought: while bytes come, the deadline is put off. length is
-// how many are asked for by the first; 0: it is not a read.
-func (s *Source) try(ctx context.Context, name string, off int64, length int, attempt func(context.Context, *host) (int, error)) error {
-	h := s.net.host(s.store.Host(name))
+// returns how many bytes it brought: while bytes come, the deadline is put off.
+func (s *Source) try(ctx context.Context, r request, attempt func(context.Context, *way, *request) (int, error)) error {
+	h := s.way(r.name)
 	t := trial{since: time.Now(), deadline: s.access.Deadline}
 	for {
-		n, err := s.once(ctx, h, length, attempt)
+		n, err := s.once(ctx, h, &t, &r, attempt)
 		if err == nil {
 			h.recovered(&t)
 			return nil
@@ -131,12 +131,12 @@ func (s *Source) try(ctx context.Context, name string, off int64, length int, at
 		if t.deadline, t.unreached = s.access.Deadline, !h.reached.Load(); t.unreached && !s.given {
 			t.deadline = untilReached
 		}
-		length = 0 // the next one asks for less, or is not like others
+		r.timed = false // the next one asks for less, or is not like others
 		wait, again := t.failed(fault, n > 0)
 		if again {
 			h.waits(&t, fault)
 			if fault.Kind != Expired { // which all requests meet at once, and no server's trouble
-				again = h.mayRetry(ctx, wait, t.left()) == nil
+				again = h.mayRetry(ctx, wait, t.left())
 			}
 		}
 		if ctx.Err() != nil || !again {
@@ -144,7 +144,7 @@ func (s *Source) try(ctx context.Context, name string, off int64, length int, at
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return t.gaveUp(name, off, fault, s.origin(name))
+			return t.gaveUp(r.name, r.off, fault, s.origin(r.name))
 		}
 	}
 }
@@ -157,21 +157,30 @@ func (s *Source) origin(name string) string {
 	return ""
 }
 
-// once makes one attempt, within the limits.
-func (s *Source) once(ctx context.Context, h *host, length int, attempt func(context.Context, *host) (int, error)) (int, error) {
-	if s.slots != nil {
-		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
-		case <-ctx.Done():
-			return 0, ctx.Err()
+// once makes one attempt, within the limits. What is measured of it begins when it may.
+func (s *Source) once(ctx context.Context, h *way, t *trial, r *request, attempt func(context.Context, *way, *request) (int, error)) (int, error) {
+	if h.rate != nil && r.bytes > 0 {
+		wait := h.rate.take(r.bytes)
+		if err := source.Sleep(ctx, wait); err != nil {
+			return 0, err
 		}
+		t.since = t.since.Add(wait)
 	}
+	asked := time.Now()
+	if err := h.hold(ctx); err != nil {
+		return 0, err
+	}
+	defer h.release()
 	if err := h.enter(ctx); err != nil {
 		return 0, err
 	}
 	m := &meter{begun: time.Now(), patience: s.net.opt.Patience}
-	n, err := attempt(context.WithValue(ctx, meterKey{}, m), h)
+	t.waited(m.begun.Sub(asked), h.born.Add(time.Duration(h.heard.Load())))
+	length := 0
+	if r.timed {
+		length = r.bytes
+	}
+	n, err := attempt(context.WithValue(ctx, meterKey{}, m), h, r)
 	h.left(m, n, length, err)
 	return n, err
 }

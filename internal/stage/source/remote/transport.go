@@ -226,8 +226,10 @@ func (c *watched) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
+// Write puts off the end of a Read that waits, too: it may have begun when the connection
+// became idle, and the server has all its time for what is asked of it now.
 func (c *watched) Write(p []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(c.stall)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)

@@ -12,7 +12,9 @@ import (
 const (
 	firstWait = 100 * time.Millisecond // the longest wait before the second attempt
 	mostWait  = 20 * time.Second       // the longest of all
+	mostAfter = 2 * time.Minute        // the longest that a server may ask for: it may be wrong
 	toldLast  = 5                      // attempts that an error lists
+	sameBytes = 3                      // times that bytes have to arrive which are not those of their checksum
 
 	// untilReached is how long a host is tried that has never answered: it is more likely
 	// misspelt than down. A deadline that the user gave counts instead.
@@ -21,11 +23,13 @@ const (
 
 // trial is the attempts of one request.
 type trial struct {
-	since     time.Time // of the first attempt, or of the last bytes
+	since     time.Time // of the first attempt, or of the last bytes; see waited
 	deadline  time.Duration
 	unreached bool // the host has never answered
 	row       int  // faults since the last bytes
 	renewed   bool
+	got       uint64 // the bytes of the last mismatch
+	same      int    // times that they arrived
 	all       int
 	last      []told // the last few
 	waiting   bool   // the host lists it among those that wait
@@ -59,12 +63,33 @@ func (t *trial) failed(f *Fault, moved bool) (wait time.Duration, again bool) {
 		t.renewed = true
 		return 0, true
 	}
-	limit := min(firstWait<<min(t.row-1, 20), mostWait)
-	wait = max(time.Duration(rand.Int64N(int64(limit)+1)), min(f.After, t.left()-time.Millisecond))
-	if f.After > 0 {
-		wait += time.Duration(rand.Int64N(int64(firstWait)))
+	if f.got != 0 {
+		if t.same++; f.got != t.got {
+			t.got, t.same = f.got, 1
+		}
+		if t.same == sameBytes {
+			return 0, false
+		}
 	}
-	return wait, t.left() > wait
+	limit := min(firstWait<<min(t.row-1, 20), mostWait)
+	wait = time.Duration(rand.Int64N(int64(limit) + 1))
+	left := t.left()
+	if f.After > 0 {
+		// However long a server wants to be left alone, it is asked again before the
+		// deadline: half of what is left is not spent on one wait.
+		wait = max(wait, min(f.After+time.Duration(rand.Int64N(int64(firstWait))), mostAfter, max(left/2, firstWait)))
+	}
+	return wait, left > wait
+}
+
+// waited says how long the next attempt had to wait until it might be made, and when the host
+// last answered any. A wait for requests that are answered does not count: they are many, and
+// the host is well. One for requests that fail does, or else each of many would have the
+// deadline for itself.
+func (t *trial) waited(d time.Duration, heard time.Time) {
+	if heard.After(t.since) {
+		t.since = t.since.Add(min(d, heard.Sub(t.since)))
+	}
 }
 
 // left is the time until the deadline.
@@ -73,7 +98,7 @@ func (t *trial) left() time.Duration { return t.deadline - time.Since(t.since) }
 // gaveUp is the error of a request that no further attempt is made of; origin is where
 // the host's address was read from, if that is known.
 func (t *trial) gaveUp(name string, off int64, f *Fault, origin string) error {
-	if f.Final != nil {
+	if f.Final != nil && (f.got == 0 || t.same == t.all || t.same >= sameBytes) { // or else the network is to blame
 		return f.Final
 	}
 	var b strings.Builder

@@ -140,6 +140,34 @@ func TestWhatIsRetried(t *testing.T) {
 	}
 }
 
+// Bytes that are not those of their checksum are read again, since they may have changed on
+// the way; those that come three times are what is stored.
+func TestSpoiled(t *testing.T) {
+	wrong := func(bytes string) attempt {
+		return attempt{0, Spoiled(object.Name, "CRC32C", []byte(bytes))}
+	}
+	broken := attempt{0, &Fault{Kind: Unreachable, Status: 500, What: "500"}}
+	for what, c := range map[string]struct {
+		read []attempt
+		n    int
+		code errs.Code
+	}{
+		"once":           {[]attempt{wrong("a"), {}}, 2, ""},
+		"never the same": {[]attempt{wrong("a"), wrong("a"), wrong("b"), wrong("b"), {}}, 5, ""},
+		"the same":       {[]attempt{wrong("b"), wrong("a"), broken, wrong("a"), wrong("a"), {}}, 5, errs.Unreadable},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src, s := newScript(t, 10*time.Minute, c.read...)
+				err := src.ReadAt(t.Context(), object, make([]byte, 4), 3)
+				if e := errs.From(err); len(s.asked) != c.n || (err == nil) != (c.code == "") || err != nil && (e.Code != c.code || e.Where.File != object.Name || e.Hint == "") {
+					t.Errorf("%v in %d attempts", err, len(s.asked))
+				}
+			})
+		})
+	}
+}
+
 // Bytes put the deadline off, and a context ends the waiting at once.
 func TestWaiting(t *testing.T) {
 	tr := trial{since: time.Now().Add(-time.Hour), deadline: time.Minute}
@@ -189,6 +217,32 @@ func TestJitter(t *testing.T) {
 	}
 	if len(tr.last) != toldLast || tr.all != 4*toldLast+1 {
 		t.Errorf("%d attempts, of which %d are kept", tr.all, len(tr.last))
+	}
+}
+
+// A server that wants to be left alone for longer than the deadline is asked again before
+// that: it may not know, and a job does not end of one answer.
+func TestALongRetryAfter(t *testing.T) {
+	later := &Fault{Kind: Throttled, Status: 503, What: "503", After: time.Hour}
+	for what, c := range map[string]struct {
+		deadline time.Duration
+		read     []attempt
+		most     time.Duration
+	}{
+		"well at once":    {10 * time.Minute, []attempt{{0, later}, {}}, mostAfter},
+		"a short while":   {4 * time.Second, []attempt{{0, later}, {}}, 3 * time.Second},
+		"well at the end": {10 * time.Minute, []attempt{{0, later}, {0, later}, {0, later}, {0, later}, {}}, 9 * time.Minute},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src, s := newScript(t, c.deadline, c.read...)
+				begin := time.Now()
+				err := src.ReadAt(t.Context(), object, make([]byte, 4), 3)
+				if took := time.Since(begin); err != nil || len(s.asked) != len(c.read) || took < time.Second || took > c.most {
+					t.Errorf("after %s, in %d attempts: %v", took, len(s.asked), err)
+				}
+			})
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -14,7 +15,7 @@ const (
 )
 
 // Waiting says which host requests have waited for longest, since when and why; "": none
-// for so long that it is worth a line.
+// for so long that it is worth a line. It can be shown as it is, whatever a server said.
 func (n *Net) Waiting() string {
 	var worst Trouble
 	for _, t := range n.Troubles() {
@@ -29,7 +30,7 @@ func (n *Net) Waiting() string {
 	if worst.Requests == 1 {
 		have = "request has"
 	}
-	return fmt.Sprintf("%s does not answer: %d %s waited for %s (%s)", worst.Host, worst.Requests, have, errs.InSeconds(time.Since(worst.Since).Round(time.Second)), worst.Last)
+	return fmt.Sprintf("%s does not answer: %d %s waited for %s (%s)", worst.Host, worst.Requests, have, errs.InSeconds(time.Since(worst.Since).Round(time.Second)), errs.Shown(errs.Plain(strings.Join(strings.Fields(worst.Last), " "))))
 }
 
 // Watch says until ctx ends what requests wait for, while they do.

@@ -7,18 +7,21 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/endpointcreds"
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
-// account is how requests are made: where to, and with whose keys. It does not change;
-// when credentials have expired another one takes its place.
+// account is how requests are made: where to, and with whose keys. It does not change but
+// for credentials that a provider renews; when credentials have expired another one takes its place.
 type account struct {
 	endpoint  endpoint
 	region    string                  // of buckets whose own is not known
@@ -26,6 +29,8 @@ type account struct {
 	sources   []aws.CredentialSource  // where provider takes them from
 	checksums bool                    // are asked for
 	profile   string                  // "": the default one
+
+	last atomic.Pointer[aws.Credentials] // that provider gave; nil: none yet
 }
 
 // early is how long before they expire credentials are renewed.
@@ -34,31 +39,35 @@ const early = 10 * time.Second
 // current is the account, which is set up at the first request: environment and
 // configuration files are read, and no request is made.
 func (s *store) current(ctx context.Context) (*account, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.account == nil {
-		a, err := s.setUp(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s.account = a
+	if a := s.account.Load(); a != nil {
+		return a, nil
 	}
-	return s.account, nil
+	s.setting.Lock()
+	defer s.setting.Unlock()
+	if a := s.account.Load(); a != nil {
+		return a, nil
+	}
+	a, err := s.setUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.account.Store(a)
+	s.forgetHosts()
+	return a, nil
 }
 
 // renew makes the next request set up the account and its credentials again, unless that has
 // been done since used was.
-func (s *store) renew(used *account) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.account == used {
-		s.account = nil
-	}
-}
+func (s *store) renew(used *account) { s.account.CompareAndSwap(used, nil) }
 
 func (s *store) setUp(ctx context.Context) (*account, error) {
+	// Servers of credentials are waited for for ever by a client without a limit. It is one
+	// of the library's own, which adds AWS_CA_BUNDLE to no other.
+	client := awshttp.NewBuildableClient().WithTimeout(s.net.Stall())
 	options := []func(*config.LoadOptions) error{
 		config.WithLogger(logging.Nop{}),
+		config.WithHTTPClient(client),
+		config.WithEndpointCredentialOptions(func(o *endpointcreds.Options) { o.HTTPClient = client }),
 		config.WithDefaultRegion("us-east-1"), // a bucket that is elsewhere says where
 		config.WithCredentialsCacheOptions(func(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = early }),
 	}
@@ -93,6 +102,35 @@ func (s *store) setUp(ctx context.Context) (*account, error) {
 		}
 	}
 	return a, nil
+}
+
+// credentials are what a request is signed with: the account's, renewed if they have expired.
+// Whoever gives them is waited for no longer than any server that is silent; the library goes
+// on asking, for all requests at once, and the next attempt may find them.
+func (s *store) credentials(ctx context.Context, a *account, o object) (aws.Credentials, error) {
+	if last := a.last.Load(); last != nil && !last.Expired() {
+		return *last, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, s.net.Stall())
+	defer cancel()
+	creds, err := a.provider.Retrieve(limited)
+	var slow interface{ Timeout() bool }
+	switch {
+	case err == nil:
+		s.had.Store(true)
+		a.last.Store(&creds)
+		return creds, nil
+	case ctx.Err() != nil:
+		return creds, ctx.Err()
+	case limited.Err() != nil, errors.As(err, &slow) && slow.Timeout():
+		err = &remote.Fault{
+			Kind: remote.Unreachable, What: "no credentials came in time",
+			Final: errs.New(errs.Unreachable, "what gives the credentials does not answer").At(at(o.name)).Because(unsaid(err)).
+				Try("check %s, the variables AWS_* that name roles, tokens and endpoints of credentials, and the network to them", a.named()),
+		}
+		return creds, err
+	}
+	return creds, s.without(a, o, err)
 }
 
 // unconfigured is the error of a configuration that cannot be read.
@@ -155,15 +193,9 @@ func profiles() (names []string) {
 }
 
 // without is the error of credentials that cannot be had.
-func (s *store) without(ctx context.Context, a *account, o object, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
+func (s *store) without(a *account, o object, err error) error {
 	denied := errs.New(errs.Denied, "no credentials could be obtained").At(at(o.name)).Because(unsaid(err))
-	named := "the default profile"
-	if a.profile != "" {
-		named = "the profile " + errs.Name(a.profile)
-	}
+	named := a.named()
 	if slices.Equal(a.sources, []aws.CredentialSource{aws.CredentialSourceIMDS}) { // the end of the chain
 		denied.What = "there are no credentials for S3"
 		_ = denied.Try("looked for, in this order: AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY; AWS_WEB_IDENTITY_TOKEN_FILE; %s in %s; "+
@@ -179,6 +211,14 @@ func (s *store) without(ctx context.Context, a *account, o object, err error) er
 		return &remote.Fault{Kind: remote.Unreachable, What: "the credentials could not be renewed", Cause: denied.Cause, Final: denied}
 	}
 	return denied
+}
+
+// named is the account's profile.
+func (a *account) named() string {
+	if a.profile == "" {
+		return "the default profile"
+	}
+	return "the profile " + errs.Name(a.profile)
 }
 
 // unsaid is an error of the library in one line, without what a command printed: that has

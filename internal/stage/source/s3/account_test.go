@@ -1,6 +1,7 @@
 package s3_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/pattern"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/stagetest/servers"
 )
@@ -465,5 +467,32 @@ func TestCredentialsThatCannotBeRenewed(t *testing.T) {
 	stagetest.Must(t, src.ReadAt(t.Context(), st, make([]byte, 1), 0))
 	if asked.Load() < 6 {
 		t.Errorf("credentials were asked for %d times", asked.Load())
+	}
+}
+
+// A server of credentials that takes a connection and never answers is no longer waited for
+// than any other: the next attempt finds it well, or the error says what was waited for.
+func TestCredentialsThatDoNotCome(t *testing.T) {
+	server, k := locked(t)
+	gateway(t, server, k, func(http.ResponseWriter, *http.Request) bool { return false })
+	for name, silent := range map[string]int32{"once": 1, "for good": 1 << 30} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", answering(t, func(w http.ResponseWriter, r *http.Request) {
+				if asked.Add(1) <= silent {
+					<-r.Context().Done()
+					return
+				}
+				fmt.Fprint(w, k.issued("temporary", time.Now().Add(time.Hour)))
+			}))
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			_, err := reachBy(t, source.Access{Deadline: 2 * time.Second}, remote.Options{Stall: time.Second / 2}).Stat(ctx, "s3://data/x")
+			if e := errs.From(err); silent == 1 {
+				stagetest.Must(t, err)
+			} else if e.Code != errs.Unreachable || !strings.Contains(e.What, "credentials") || !strings.Contains(e.Hint, "default profile") || e.Where.File != "s3://data/x" {
+				t.Errorf("%v (%s)", err, e.Hint)
+			}
+		})
 	}
 }

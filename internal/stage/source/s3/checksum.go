@@ -56,7 +56,7 @@ func compare(h http.Header, p []byte, name string) error {
 		if bytes.Equal(sum.Sum(nil), want) {
 			return nil
 		}
-		return remote.Spoiled(name, s.header)
+		return remote.Spoiled(name, s.header, p)
 	}
 	return nil
 }

@@ -180,3 +180,63 @@ func TestListingsThatAreWrong(t *testing.T) {
 		})
 	}
 }
+
+// A store that refuses conditions of what has not changed gets none for that bucket. One such
+// answer says nothing of other buckets, nor of AWS; and none follows from a range that is
+// refused.
+func TestConditionsThatAreRefused(t *testing.T) {
+	t.Run("another store", func(t *testing.T) {
+		conditions(t, newFake(t, map[string][]byte{"x": []byte("0123456789")}), "loose")
+	})
+	t.Run("AWS", func(t *testing.T) {
+		f := newFake(t, map[string][]byte{"x": []byte("0123456789")})
+		amazon.serve(t, f, "strict.s3.us-east-1.amazonaws.com", "other.s3.us-east-1.amazonaws.com")
+		conditions(t, f, "")
+	})
+}
+
+// conditions reads of two buckets, of which the first refuses one condition, and the other one
+// range. loose is the bucket that gets no conditions after that.
+func conditions(t *testing.T, f *fake, loose string) {
+	t.Helper()
+	first := "strict"
+	if loose != "" {
+		first = loose
+	}
+	of := func(r *http.Request) string {
+		if host, _, aws := strings.Cut(r.Host, ".s3."); aws {
+			return host
+		}
+		return strings.Split(r.URL.Path, "/")[1]
+	}
+	var refused, unsatisfied atomic.Int32
+	f.before = func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Header.Get("If-Match") == "":
+			return false
+		case of(r) == first && refused.Add(1) == 1:
+			refuse(w, 412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold")
+			return true
+		case of(r) != first && unsatisfied.Add(1) == 1:
+			refuse(w, 416, "InvalidRange", "The requested range is not satisfiable")
+			return true
+		}
+		return false
+	}
+	src := reach(t, source.Access{})
+	for _, bucket := range []string{first, "other", "other", first} {
+		st := stat(t, src, "s3://"+bucket+"/x")
+		before, p := len(f.requests()), make([]byte, 4)
+		stagetest.Must(t, src.ReadAt(t.Context(), st, p, 3))
+		if string(p) != "3456" {
+			t.Errorf("%q of %s", p, bucket)
+		}
+		seen := f.requests()[before:]
+		if last := seen[len(seen)-1]; (last.Header.Get("If-Match") == "") != (bucket == loose) {
+			t.Errorf("the request to %s has the condition %q", bucket, last.Header.Get("If-Match"))
+		}
+	}
+	if refused.Load() == 0 || unsatisfied.Load() == 0 {
+		t.Error("a refusal was not met")
+	}
+}

@@ -239,3 +239,15 @@ func TestClock(t *testing.T) {
 		}
 	}
 }
+
+// A host that was found out is looked up, not made again: each read asks for it twice.
+func TestHostsAreKept(t *testing.T) {
+	f := newFake(t, map[string][]byte{"x": []byte("0123456789")})
+	amazon.serve(t, f, "photos.s3.us-east-1.amazonaws.com")
+	src := reach(t, source.Access{})
+	name := stat(t, src, "s3://photos/x").Name
+	link := src.(source.Linked)
+	if n := testing.AllocsPerRun(100, func() { link.Link(name) }); n > 0 {
+		t.Errorf("%v allocations to find what is known of a host", n)
+	}
+}

@@ -65,6 +65,7 @@ func (s *store) ask(ctx context.Context, c call) (*answer, error) {
 		}
 		if !ans.hosted && needsHost(ans.Code) && a.endpoint.hasName() {
 			s.hosted.Store(true)
+			s.forgetHosts()
 			continue
 		}
 		there, ok := elsewhere(ans, region)
@@ -76,6 +77,7 @@ func (s *store) ask(ctx context.Context, c call) (*answer, error) {
 		}
 		moved++
 		s.regions.Store(strings.Clone(c.bucket), there)
+		s.forgetHosts()
 	}
 }
 
@@ -113,10 +115,9 @@ func (s *store) once(ctx context.Context, a *account, c call, region string) (*a
 	}).WithContext(ctx)
 	var creds aws.Credentials
 	if a.provider != nil {
-		if creds, err = a.provider.Retrieve(ctx); err != nil {
-			return nil, s.without(ctx, a, c.object, err)
+		if creds, err = s.credentials(ctx, a, c.object); err != nil {
+			return nil, err
 		}
-		s.had.Store(true)
 		h["X-Amz-Content-Sha256"] = []string{nobody}
 		if err := s.signer.SignHTTP(ctx, creds, req, nobody, "s3", region, s.net.Now().Add(skew)); err != nil {
 			return nil, errs.New(errs.Bug, "a request could not be signed").At(at(c.name))

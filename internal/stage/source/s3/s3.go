@@ -7,6 +7,7 @@ package s3
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,7 +24,9 @@ import (
 // Scheme is its entry in a list of sources.
 func Scheme(net *remote.Net) source.Scheme {
 	return source.Scheme{Name: "s3", Open: func(a source.Access) (source.Source, error) {
-		return remote.New(&store{net: net, storage: a.Storage, signer: v4.NewSigner(unescaped)}, net, a), nil
+		s := &store{net: net, storage: a.Storage, signer: v4.NewSigner(unescaped)}
+		s.forgetHosts()
+		return remote.New(s, net, a), nil
 	}}
 }
 
@@ -34,15 +37,19 @@ type store struct {
 	storage source.Storage
 	signer  *v4.Signer
 
-	mu      sync.Mutex
-	account *account     // nil: not set up yet, or to be set up anew
-	had     atomic.Bool  // credentials were found once
-	skew    atomic.Int64 // nanoseconds by which the store's clock is ahead of ours
-	hosted  atomic.Bool  // the store wants buckets in its host's name
-	// loose: conditions are not sent, because the store refuses unchanged objects.
-	// versitygw compares If-Unmodified-Since with fractions of a second, which its own
-	// answers leave out. Answers say of which version they are, and are checked anyway.
-	loose   atomic.Bool
+	setting sync.Mutex              // the account up
+	account atomic.Pointer[account] // nil: not set up yet, or to be set up anew
+	// hosts are those of buckets, as account, regions and hosted say; forgotten when one of
+	// these changes. Each read asks twice.
+	hosts  atomic.Pointer[map[string]string]
+	had    atomic.Bool  // credentials were found once
+	skew   atomic.Int64 // nanoseconds by which the store's clock is ahead of ours
+	hosted atomic.Bool  // the store wants buckets in its host's name
+	// loose are the buckets for which conditions are not sent, because their store refused
+	// what had not changed. versitygw compares If-Unmodified-Since with fractions of a
+	// second, which its own answers leave out. Answers say of which version they are, and
+	// are checked anyway. AWS knows its own ETags: there, none is loose.
+	loose   sync.Map // string to true
 	regions sync.Map // of buckets that are elsewhere than account.region: string to string
 }
 
@@ -77,12 +84,28 @@ func (s *store) Host(name string) string {
 	if err != nil && !isRoot(name) {
 		return name
 	}
+	known := s.hosts.Load()
+	if host, ok := (*known)[o.bucket]; ok {
+		return host
+	}
 	a, err := s.current(context.Background())
 	if err != nil {
 		return o.bucket
 	}
-	return a.endpoint.of(s.region(a, o.bucket), o.bucket, s.hosted.Load()).host
+	host := a.endpoint.of(s.region(a, o.bucket), o.bucket, s.hosted.Load()).host
+	if len(*known) < mostHosts {
+		next := maps.Clone(*known)
+		next[strings.Clone(o.bucket)] = host
+		s.hosts.CompareAndSwap(known, &next) // unless it was forgotten since
+	}
+	return host
 }
+
+// mostHosts is how many hosts of buckets are kept.
+const mostHosts = 1000
+
+// forgetHosts says that buckets may be at other hosts now.
+func (s *store) forgetHosts() { s.hosts.Store(&map[string]string{}) }
 
 // Origin is remote.Origin's.
 func (s *store) Origin(string) string {
@@ -180,7 +203,8 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		return 0, err
 	}
 	h := http.Header{"Range": {"bytes=" + strconv.FormatInt(off, 10) + "-" + strconv.FormatInt(off+int64(len(p))-1, 10)}}
-	sure := !s.loose.Load()
+	_, loose := s.loose.Load(o.bucket)
+	sure := !loose
 	if last, ok := strings.CutPrefix(obj.Version, modified); ok && sure {
 		h["If-Unmodified-Since"] = []string{last}
 	} else if obj.Version != "" && sure {
@@ -196,8 +220,8 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	case http.StatusPartialContent, http.StatusOK:
 	case http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
 		err := s.changed(ctx, o, obj, ans.StatusCode)
-		if err == nil && sure && obj.Version != "" {
-			s.loose.Store(true)
+		if err == nil && sure && obj.Version != "" && ans.StatusCode == http.StatusPreconditionFailed && !ans.account.endpoint.isAWS() {
+			s.loose.Store(strings.Clone(o.bucket), true)
 			return s.Read(ctx, obj, p, off)
 		}
 		if err == nil {

@@ -25,7 +25,12 @@ import (
 // reach is the source of S3, with connections of its own.
 func reach(t *testing.T, access source.Access) source.Source {
 	t.Helper()
-	net := remote.NewNet(remote.Options{})
+	return reachBy(t, access, remote.Options{})
+}
+
+func reachBy(t *testing.T, access source.Access, opt remote.Options) source.Source {
+	t.Helper()
+	net := remote.NewNet(opt)
 	t.Cleanup(net.Close)
 	if access.Deadline == 0 {
 		access.Deadline = 30 * time.Second

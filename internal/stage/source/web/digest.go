@@ -26,7 +26,7 @@ func compare(name string, h http.Header, body []byte, whole bool) error {
 			continue // most servers send none: the body is not looked at
 		}
 		if sum := sha256.Sum256(body); !bytes.Equal(want, sum[:]) {
-			return remote.Spoiled(name, header)
+			return remote.Spoiled(name, header, body)
 		}
 	}
 	if v := h.Get("Content-MD5"); whole && v != "" {
@@ -35,7 +35,7 @@ func compare(name string, h http.Header, body []byte, whole bool) error {
 			return nil
 		}
 		if sum := md5.Sum(body); !bytes.Equal(want, sum[:]) { //nolint:gosec // as above
-			return remote.Spoiled(name, "Content-MD5")
+			return remote.Spoiled(name, "Content-MD5", body)
 		}
 	}
 	return nil
