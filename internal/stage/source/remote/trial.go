@@ -98,7 +98,7 @@ func (t *trial) left() time.Duration { return t.deadline - time.Since(t.since) }
 // gaveUp is the error of a request that no further attempt is made of; origin is where
 // the host's address was read from, if that is known.
 func (t *trial) gaveUp(name string, off int64, f *Fault, origin string) error {
-	if f.Final != nil && (f.got == 0 || t.same == t.all || t.same >= sameBytes) { // or else the network is to blame
+	if f.Final != nil {
 		return f.Final
 	}
 	var b strings.Builder
