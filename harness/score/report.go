@@ -33,8 +33,8 @@ type Counts struct {
 
 // The aims.
 const (
-	wantIll, wantHealthy  = 40, 10
-	wantRight             = 38
+	wantIll, wantHealthy  = 42, 10
+	wantRight             = 40
 	wantNear, wantNearBig = 30, 10
 	wantPlanted           = 15 // all but those that need a GPU
 )

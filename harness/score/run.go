@@ -34,6 +34,7 @@ type set struct {
 	folder  string
 	root    string
 	fs      *slowfs.FS
+	served  *served
 	sandbox *sandbox
 }
 
@@ -64,6 +65,12 @@ func (b bench) setUp(j Job, name string) (s *set, err error) {
 			return s, err
 		}
 	}
+	if j.Link != nil {
+		if s.served, err = serve(s.root, *j.Link); err != nil {
+			return s, err
+		}
+		s.root = s.served.url()
+	}
 	if s.sandbox, err = newSandbox(j.Quota, j.Memory); err != nil {
 		return s, err
 	}
@@ -86,6 +93,9 @@ func (s *set) close() error {
 	var err error
 	if s.sandbox != nil {
 		err = s.sandbox.close()
+	}
+	if s.served != nil {
+		err = errors.Join(err, s.served.close())
 	}
 	if s.fs != nil {
 		err = errors.Join(err, s.fs.Close())

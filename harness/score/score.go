@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/harness/slowfs"
+	"github.com/stoker-data/stoker/harness/slownet"
 )
 
 const (
@@ -43,6 +44,7 @@ const (
 	latency      = "storage latency (few large reads)"
 	smallFiles   = "many small files"
 	bandwidth    = "storage bandwidth"
+	throttled    = "throttled storage"
 	cpuLimit     = "CPU limit (cgroup)"
 	decode       = "decode"
 	transform    = "transform"
@@ -60,7 +62,7 @@ const (
 // Labels are the verdicts that need no GPU and name something that is wrong.
 func Labels() []string {
 	return []string{
-		epochStart, latency, smallFiles, bandwidth, cpuLimit, decode, transform, pythonCode, tooFew, tooMany,
+		epochStart, latency, smallFiles, bandwidth, throttled, cpuLimit, decode, transform, pythonCode, tooFew, tooMany,
 		assembly, prefetch, memory, imbalance, misset, insufficient,
 	}
 }
@@ -103,6 +105,7 @@ type Job struct {
 
 	Data    Data          // the dataset that it reads
 	Storage slowfs.Delays // of the disk that it is on
+	Link    *slownet.Link // to the web server that has it in place of a disk; nil: none does
 	Cache   slowfs.Cache
 	Quota   float64 // cores that its cgroup gives; 0: no limit
 	Shm     int64   // bytes of its /dev/shm; 0: the machine's

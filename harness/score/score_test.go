@@ -79,7 +79,7 @@ func TestTheTableIsWhatWasPromised(t *testing.T) {
 // A label that the doctor cannot say would be wrong for ever.
 func TestLabelsAreTheDoctorsWords(t *testing.T) {
 	want := []string{
-		judge.EpochStart, judge.Latency, judge.SmallFiles, judge.Bandwidth, judge.CPULimit, judge.TheDecode, judge.TheTransform, judge.PythonCode,
+		judge.EpochStart, judge.Latency, judge.SmallFiles, judge.Bandwidth, judge.Throttled, judge.CPULimit, judge.TheDecode, judge.TheTransform, judge.PythonCode,
 		judge.TooFew, judge.TooMany, judge.Assembly, judge.Shallow, judge.Pressure, judge.Imbalance, judge.Misset, judge.Insufficient,
 	}
 	mistakes := []string{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/harness/slowfs"
+	"github.com/stoker-data/stoker/harness/slownet"
 )
 
 // folderSpec is a Spec over a folder of pictures; more is further keys, a line
@@ -70,6 +71,18 @@ func specs() []Scenario {
 			Well: func(float64) Job { return s.job(step) },
 		}
 	}
+	refusing := func(name string, s specText, step time.Duration, from, to float64) Scenario {
+		over := func(l slownet.Link) Job {
+			j := s.job(step)
+			j.Link = &l
+			return j
+		}
+		return Scenario{
+			Name: name, Label: throttled, Kind: Spec,
+			Sick: func(x float64) Job { return over(slownet.Link{Requests: mix(from, to, x)}) },
+			Well: func(float64) Job { return over(slownet.Link{}) },
+		}
+	}
 	return []Scenario{
 		slow("a Spec: samples far apart in one file", latency, arraySpec(32, ""), 10*ms,
 			func(x float64) slowfs.Delays { return slowfs.Delays{Read: between(40*ms, 80*ms, x)} }),
@@ -83,6 +96,8 @@ func specs() []Scenario {
 			func(x float64) slowfs.Delays { return slowfs.Delays{BytesPerSecond: int64(mix(60e6, 25e6, x))} }),
 		slow("a Spec: an array over a narrow link", bandwidth, arraySpec(32, ""), 40*ms,
 			func(x float64) slowfs.Delays { return slowfs.Delays{BytesPerSecond: int64(mix(40e6, 20e6, x))} }),
+		refusing("a Spec: large files of a store that takes fewer requests", bytesSpec(Blobs, 4, ""), 40*ms, 60, 25),
+		refusing("a Spec: small pictures of a store that takes fewer requests", folderSpec(Small, 16, ""), 20*ms, 150, 60),
 		{
 			Name: "a Spec: large pictures", Label: decode, Kind: Spec,
 			Sick: func(x float64) Job { return folderSpec(Large, 16, "").job(between(24*ms, 12*ms, x)) },

@@ -341,7 +341,7 @@ FAULTS = (
     "any * status=429 retry-after=60",
     "any * redirect=http://169.254.169.254",
     "any * redirect=loop",
-    "any * reset=20",
+    "any * reset=0",
     "range * shift=3",
     "range * gzip",
     "list * cut=40",
@@ -374,7 +374,7 @@ for number, fault in enumerate(told["faults"]):
 """
 
 
-@pytest.mark.parametrize("scheme", mostly(["s3", "gs", "az", "az with a signature", "hf"], "s3", "hf"))
+@pytest.mark.parametrize("scheme", mostly(["s3", "gs", "az", "az with a signature", "hf"], "s3"))
 def test_no_secret_of_a_store_whatever_it_answers(scheme: str, tmp_path: Path) -> None:
     data = tmp_path / "data" / "tar"
     data.mkdir(parents=True)
@@ -416,7 +416,7 @@ def test_no_secret_of_a_store_whatever_it_answers(scheme: str, tmp_path: Path) -
         assert codes["any * status=403 code=AccessDenied"] == "denied", codes
         assert codes["any * status=500"] == "unreachable", codes
         assert codes["any * status=429 retry-after=60"] == "throttled", codes
-        assert codes["any * reset=20"] in ("unreachable", "unreadable"), codes
+        assert codes["any * reset=0"] in ("unreachable", "unreadable"), codes
 
         engine = os.environ.get("STOKER_ENGINE") or str(TOP / "build" / "stoker")
         spec = tmp_path / "spec.json"
