@@ -178,7 +178,8 @@ def touch(batch: Any) -> tuple[int, int]:
 def measure(
     args: argparse.Namespace, open_passes: Callable[[], Iterable[Iterable[Any]]], about: Callable[[], dict[str, Any]]
 ) -> None:
-    """open_passes() gives passes of batches. The clock starts before it, after all imports.
+    """open_passes() gives passes of batches. The clock starts before it, after all imports. Waits count from the
+    second pass, or after a quarter of --seconds.
 
     Besides the end of each pass, the moment is marked when a quarter of --seconds was over: a loader so slow that its
     second pass is not over in the time is measured from there on.
@@ -194,10 +195,10 @@ def measure(
     settled: dict[str, float] = {}
     for number, batches in enumerate(open_passes()):
         last = time.perf_counter()
-        ours: list[float] = []
         for batch in batches:
             now = time.perf_counter()
-            ours.append(now - last)
+            if number or settled:
+                waits.append(now - last)
             count, size = touch(batch)
             seen, total = seen + count, total + size
             if not started:
@@ -214,12 +215,18 @@ def measure(
             if args.seconds and last - begin > args.seconds:
                 break
         passes.append({"wall": time.perf_counter(), "cpu": cpu.seconds(), "bytes": total, "samples": seen})
-        waits += ours if number else []
         if number + 1 == args.passes or (args.seconds and last - begin > args.seconds):
             break
     emit(
         "stop",
-        **{"begin": begin, "cpu_begin": cpu_begin, "passes": passes, "settled": settled, "about": about(), "wait": True},
+        **{
+            "begin": begin,
+            "cpu_begin": cpu_begin,
+            "passes": passes,
+            "settled": settled,
+            "about": about(),
+            "wait": True,
+        },
         waits=[round(wait, 5) for wait in waits],
     )
     sys.stdin.readline()

@@ -4,8 +4,8 @@ versitygw keeps the data, slownet before it is the link: 20 ms to the first byte
 Both run on the processors that the loaders do not have, and are not counted. Questions are asked one after the other;
 in each, peers take turns, and a ratio is the median of the rounds' ratios. Peers run with the numbers of workers that
 were best in short trials, by what is asked: wall clock, processor time, or both. Trials of more workers end where they
-are worse by both. A peer whose trial is far behind the best of its kind (BEHIND) is not the best, and takes no further
-part; one that does not run is listed with what it said.
+are worse by both. A peer whose trial is far slower than the best of its kind (SLOWER) is not the best, and takes no
+further part; one that does not run is listed with what it said.
 
 What is compared is like with like: passes after the first with passes after the first; for peers that keep files on a
 disk, which have only a first pass over the link, whole first passes, from nothing to the last batch. A run ends after
@@ -43,7 +43,7 @@ WORKERS = (1, 2, 4, 8)
 PASSES = 4
 SECONDS = {"tar": 14.0, "full": 14.0, "files": 14.0, "images": 20.0}  # that a run takes at most
 TRIAL_S = {"tar": 7.0, "files": 9.0, "images": 10.0}
-BEHIND = 0.7  # of the best trial of the same kind
+SLOWER = 0.7  # of the best trial of the same kind
 BY = {"tar": ("rate", "cpu"), "files": ("rate",), "images": ("cpu_image",)}  # what the number of workers is chosen by
 ALWAYS = {"tar": ("streaming", "s3torch")}  # peers that a figure names
 STEP, AHEAD = 0.05, "32MB"
@@ -76,7 +76,7 @@ class Row:
     runs: list[dict[str, Any]] = field(default_factory=list)
     problem: str = ""
     trial: dict[str, Any] = field(default_factory=dict)
-    behind: bool = False  # its trial was far from the best
+    slower: bool = False  # its trial was far from the best
 
     @property
     def name(self) -> str:
@@ -103,6 +103,7 @@ def measured(run: rig.Run, counts: dict[str, Any], seconds: float) -> dict[str, 
         "delivered": last["bytes"],
         "counts": counts,
         "versions": stop["about"]["versions"],
+        "twice": sum(one["bytes_twice"] for one in stop["about"].get("sources", {}).values()),
     }
     out |= _over(begun, last, "later_") if last["wall"] > begun["wall"] else {}
     waits = sorted(stop["waits"])
@@ -242,9 +243,9 @@ class Remote:
 
         for one in rows:
             like = [r for r in rows if r.trial and (r.peer in KEEPS) == (one.peer in KEEPS)]
-            if one.trial and not one.peer.startswith(ALWAYS.get(row, ())) and value(one) < BEHIND * max(map(value, like)):
-                one.behind = True
-        return [one for one in rows if one.trial and not one.behind]
+            named = one.peer.startswith(ALWAYS.get(row, ()))
+            one.slower = bool(one.trial) and not named and value(one) < SLOWER * max(map(value, like))
+        return [one for one in rows if one.trial and not one.slower]
 
     def throughput(self, row: str) -> list[Row]:
         """stoker and its peers over one layout."""
@@ -264,7 +265,7 @@ class Remote:
         return [ours, *(peer for peer in peers if peer.runs)]
 
     def line(self, one: Row, ours: Row) -> None:
-        if one.behind:
+        if one.slower:
             when = "later_" if "later_rate" in one.trial else "first_"
             shown = [f"{one.trial[when + 'rate'] / 1e6:.0f}", "", f"{one.trial[when + 'cpu']:.2f}"]
             self.lines.append([one.row, one.name, "a trial", *shown, f"{one.trial['first_batch']:.2f}", "", ""])
@@ -335,22 +336,22 @@ class Remote:
 
     def hedging(self) -> None:
         """One answer of a hundred comes a second late."""
-        hows = {"hedged": (), "not hedged": ("--no-hedge",), "as it is": ()}
+        few, off = ("--ahead", AHEAD), ("--no-hedge",)
+        hows = {"hedged": few, "not hedged": (*few, *off), "hedged, all ahead": (), "not hedged, all ahead": off}
         rows = {name: Row("tar", "stoker", 2) for name in hows}
         self.run(rows["hedged"], passes=1)  # which makes the index
         late = ["range *.tar p=0.01 delay=1s"]
         for _ in range(self.args.repeats):
             for name, more in hows.items():
-                few = () if name == "as it is" else ("--ahead", AHEAD)
-                rows[name].runs.append(self.run(rows[name], *more, *few, "--step", str(STEP), rules=late))
+                rows[name].runs.append(self.run(rows[name], *more, "--step", str(STEP), rules=late))
         self.document["answers"]["hedging"] = [row.__dict__ | {"name": name} for name, row in rows.items()]
         hedged, plain = rows["hedged"], rows["not hedged"]
         ratio = rig.middle(a / b for a, b in zip(hedged.values("wait_p99"), plain.values("wait_p99"), strict=True))
         self.gate("1 % of answers 1 s late: p99 of the wait, hedged against not", ratio, 0.3, "low", "x")
         for name, row in rows.items():
-            self.figures[f"1 % of answers 1 s late: p99 of the wait, {name}, ms"] = 1e3 * rig.middle(row.values("wait_p99"))
-        passed = [[run["counts"]["bytes"] / run["delivered"] for run in row.runs] for row in (hedged, plain)]
-        twice = rig.middle(a / b - 1 for a, b in zip(*passed, strict=True))
+            what = f"1 % of answers 1 s late: p99 of the wait, {name}, ms"
+            self.figures[what] = 1e3 * rig.middle(row.values("wait_p99"))
+        twice = rig.middle(run["twice"] / run["counts"]["bytes"] for run in hedged.runs)
         self.gate("1 % of answers 1 s late: bytes read twice", 100 * twice, 5.0, "low", " %")
 
     def limited(self) -> None:

@@ -54,7 +54,8 @@ def main() -> None:
             yield (whole(batch[0]) if args.row == "images" else batch[0] for batch in loaders[0])
 
     def about() -> dict[str, Any]:
-        return {"versions": {"stoker": stoker.__version__}, "workers": args.workers}
+        sources = loaders[0].stats()["sources"]
+        return {"versions": {"stoker": stoker.__version__}, "workers": args.workers, "sources": sources}
 
     far.measure(args, passes, about)
 
