@@ -152,7 +152,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--row", default="tar", help="tar, images, full or files")
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=0.0, help="stop then, in place of after so many passes")
+    parser.add_argument("--seconds", type=float, default=0.0, help="stop then, even if the passes are not over")
+    parser.add_argument("--step", type=float, default=0.0, help="seconds that a training step takes, after each batch")
     return parser
 
 
@@ -177,7 +178,11 @@ def touch(batch: Any) -> tuple[int, int]:
 def measure(
     args: argparse.Namespace, open_passes: Callable[[], Iterable[Iterable[Any]]], about: Callable[[], dict[str, Any]]
 ) -> None:
-    """open_passes() gives passes of batches. The clock starts before it, after all imports."""
+    """open_passes() gives passes of batches. The clock starts before it, after all imports.
+
+    Besides the end of each pass, the moment is marked when a quarter of --seconds was over: a loader so slow that its
+    second pass is not over in the time is measured from there on.
+    """
     from bench.consumer import emit
 
     cpu = Clock.from_env()
@@ -186,6 +191,7 @@ def measure(
     cpu_begin, begin = cpu.seconds(), time.perf_counter()
     passes: list[dict[str, float]] = []
     started = False
+    settled: dict[str, float] = {}
     for number, batches in enumerate(open_passes()):
         last = time.perf_counter()
         ours: list[float] = []
@@ -200,6 +206,11 @@ def measure(
                 emit("start", wall=first, cpu=cpu.seconds(), bytes=total, samples=seen, first=first - begin)
             del batch
             last = time.perf_counter()
+            if args.step:
+                time.sleep(max(0.0, now + args.step - last))
+                last = time.perf_counter()
+            if args.seconds and not settled and last - begin > args.seconds / 4:
+                settled = {"wall": last, "cpu": cpu.seconds(), "bytes": total, "samples": seen}
             if args.seconds and last - begin > args.seconds:
                 break
         passes.append({"wall": time.perf_counter(), "cpu": cpu.seconds(), "bytes": total, "samples": seen})
@@ -208,7 +219,7 @@ def measure(
             break
     emit(
         "stop",
-        **{"begin": begin, "cpu_begin": cpu_begin, "passes": passes, "about": about(), "wait": True},
+        **{"begin": begin, "cpu_begin": cpu_begin, "passes": passes, "settled": settled, "about": about(), "wait": True},
         waits=[round(wait, 5) for wait in waits],
     )
     sys.stdin.readline()

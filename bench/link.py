@@ -16,13 +16,14 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ _USERS = ("AWS_CA_BUNDLE", "AWS_PROFILE", "AWS_SESSION_TOKEN")  # variables that
 LINK_BYTES, LINK_LATENCY = 250e6, 0.02
 GATEWAY = rig.ROOT / "build" / "servers" / "versitygw"
 PROXY = rig.ROOT / "build" / "slownet"
+SLOW = rig.ROOT / "build" / "slowfs"
 
 
 def _free_port() -> int:
@@ -208,6 +210,27 @@ class Link:
         self.reset()
 
 
+@contextlib.contextmanager
+def slow_folder(folder: Path, scratch: Path, cpus: Sequence[int], read: str) -> Iterator[Path]:
+    """A folder below scratch that shows another one, each read taking so long."""
+    build_slow()
+    at = scratch / "slow"
+    at.mkdir()
+    command = [str(SLOW), "mount", str(folder), str(at), f"--read={read}"]
+    process = _start(command, cpus, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        while not os.path.ismount(at):
+            if process.poll() is not None:
+                assert process.stderr
+                raise rig.PeerError("slowfs does not mount: " + process.stderr.read().strip())
+            time.sleep(0.02)
+        yield at
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)  # it unmounts
+        _end(process)
+
+
 def _start(command: list[str], cpus: Iterable[int], **how: Any) -> subprocess.Popen[Any]:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=lambda: os.sched_setaffinity(0, cpus), **how)
 
@@ -223,8 +246,17 @@ def _end(process: subprocess.Popen[Any]) -> None:
 
 def build() -> None:
     """Builds slownet, if it is not what the sources are."""
+    _build("slownet", PROXY)
+
+
+def build_slow() -> None:
+    """Builds the command that mounts slowfs."""
+    _build("score", SLOW)
+
+
+def _build(name: str, to: Path) -> None:
     go = shutil.which("go")
     if go is None:
-        raise SystemExit("no Go compiler: slownet cannot be built")
-    command = [go, "-C", "harness", "build", "-buildvcs=false", "-o", str(PROXY), "./slownet/cmd"]
+        raise SystemExit(f"no Go compiler: {name} cannot be built")
+    command = [go, "-C", "harness", "build", "-buildvcs=false", "-o", str(to), f"./{name}/cmd"]
     subprocess.run(command, cwd=rig.ROOT, check=True)

@@ -3,10 +3,21 @@
 versitygw keeps the data, slownet before it is the link: 20 ms to the first byte, 90 MB/s a connection, 250 MB/s in all.
 Both run on the processors that the loaders do not have, and are not counted. Questions are asked one after the other;
 in each, peers take turns, and a ratio is the median of the rounds' ratios. Peers run with the numbers of workers that
-were best by wall clock and by processor time in a trial; a peer that does not run is listed with what it said.
+were best in short trials, by what is asked: wall clock, processor time, or both. Trials of more workers end where they
+are worse by both. A peer whose trial is far behind the best of its kind (BEHIND) is not the best, and takes no further
+part; one that does not run is listed with what it said.
 
 What is compared is like with like: passes after the first with passes after the first; for peers that keep files on a
-disk, which have only a first pass over the link, whole first passes, from nothing to the last batch.
+disk, which have only a first pass over the link, whole first passes, from nothing to the last batch. A run ends after
+some seconds; where the first pass takes most of these, the last three quarters of the time are measured.
+
+Hedging is asked with a training step of a fixed time: a loop that takes all that the link has waits for the link,
+whether answers are late or not. STEP asks for a bit more than half of what the link has. What is read ahead is fixed,
+too (AHEAD): with all the memory that stoker would take, hundreds of megabytes, even a second is bridged without a
+second request, and there is nothing to compare. The waits with stoker's own choice are kept beside them.
+
+The last question is of local storage, a folder shown by slowfs on which each read takes 10 ms: as many readers as pay,
+against 16.
 """
 
 from __future__ import annotations
@@ -14,6 +25,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -29,6 +41,12 @@ from bench import far, link, meter, rig
 KEEPS = ("streaming", "litdata")  # files on a disk: their second pass does not use the link
 WORKERS = (1, 2, 4, 8)
 PASSES = 4
+SECONDS = {"tar": 14.0, "full": 14.0, "files": 14.0, "images": 20.0}  # that a run takes at most
+TRIAL_S = {"tar": 7.0, "files": 9.0, "images": 10.0}
+BEHIND = 0.7  # of the best trial of the same kind
+BY = {"tar": ("rate", "cpu"), "files": ("rate",), "images": ("cpu_image",)}  # what the number of workers is chosen by
+ALWAYS = {"tar": ("streaming", "s3torch")}  # peers that a figure names
+STEP, AHEAD = 0.05, "32MB"
 ROWS: dict[str, tuple[str, ...]] = {
     "tar": (
         *("webdataset-s5cmd", "streaming", "s3torch-sequential", "s3torch-range", "s3fs", "rclone", "mountpoint"),
@@ -44,7 +62,8 @@ WALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...], float], ...] = (
     ("s3torchconnector (map), s3fs", ("files",), ("s3torch", "s3fs"), 2.0),
 )
 REQUESTS = 400  # a second, where they are limited
-LIMITED_S, LIFTED_S = 20.0, 30.0
+FREE_S, SETTLE_S, LIMITED_S, LIFTED_S = 9.0, 5.0, 15.0, 22.0
+SLOW, SLOW_FILES, SLOW_BYTES = "10ms", 24_000, 4096
 
 
 @dataclass
@@ -56,6 +75,8 @@ class Row:
     workers: int
     runs: list[dict[str, Any]] = field(default_factory=list)
     problem: str = ""
+    trial: dict[str, Any] = field(default_factory=dict)
+    behind: bool = False  # its trial was far from the best
 
     @property
     def name(self) -> str:
@@ -65,11 +86,13 @@ class Row:
         return [run[key] for run in self.runs]
 
 
-def measured(run: rig.Run, counts: dict[str, Any]) -> dict[str, Any]:
-    """Rates and costs of a run: of its first pass whole, and of the later ones, if it had any."""
+def measured(run: rig.Run, counts: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Rates and costs of a run: of its first pass, and of the later ones, if there was time for them; if not, of the
+    last three quarters of the time."""
     start, stop = run.marks["start"], run.marks["stop"]
     passes = stop["passes"]
     first, last = passes[0], passes[-1]
+    begun = first if last["wall"] - first["wall"] > seconds / 2 or not stop["settled"] else stop["settled"]
     out: dict[str, Any] = {
         "first_batch": start["first"],
         "first_cpu": start["cpu"] - stop["cpu_begin"],
@@ -81,7 +104,7 @@ def measured(run: rig.Run, counts: dict[str, Any]) -> dict[str, Any]:
         "counts": counts,
         "versions": stop["about"]["versions"],
     }
-    out |= _over(first, last, "later_") if len(passes) > 1 else {}
+    out |= _over(begun, last, "later_") if last["wall"] > begun["wall"] else {}
     waits = sorted(stop["waits"])
     if waits:
         out["wait_p50"], out["wait_p99"] = (waits[int(share * (len(waits) - 1))] for share in (0.5, 0.99))
@@ -140,7 +163,13 @@ class Remote:
             self.figures[what] = value
 
     def run(
-        self, row: Row, *more: str, passes: int = PASSES, on: link.Link | None = None, rules: Sequence[str] = ()
+        self,
+        row: Row,
+        *more: str,
+        passes: int = PASSES,
+        seconds: float = 0.0,
+        on: link.Link | None = None,
+        rules: Sequence[str] = (),
     ) -> dict[str, Any]:
         """The least disturbed of a few runs; the first one that is quiet ends the search."""
         on = on or self.plain
@@ -148,7 +177,7 @@ class Remote:
         for _ in range(1 + self.args.retries):
             on.restore()
             on.rules(*rules)
-            found = self._once(row, *more, passes=passes, on=on)
+            found = self._once(row, *more, passes=passes, seconds=seconds or SECONDS[row.row], on=on)
             if not best or found["disturbed"] < best["disturbed"]:
                 best = found
             if best["disturbed"] <= rig.QUIET:
@@ -156,16 +185,17 @@ class Remote:
         self.disturbed.append(best["disturbed"])
         return best
 
-    def _once(self, row: Row, *more: str, passes: int, on: link.Link) -> dict[str, Any]:
+    def _once(self, row: Row, *more: str, passes: int, seconds: float, on: link.Link) -> dict[str, Any]:
         on.adopt()
         command: list[Any] = [rig.python_of(".venv" if row.peer == "stoker" else far.VENV), "-m"]
         if row.peer == "stoker":
             command += ["bench.peers.remote_stoker"]
         else:
             command += ["bench.peers.remote_torch", row.peer, "--listing", self.listing]
-        command += ["--row", row.row, "--passes", 1 if row.peer in KEEPS else passes, "--workers", row.workers]
+        passes, seconds = (1, 0.0) if row.peer in KEEPS or passes == 1 else (passes, seconds)
+        command += ["--row", row.row, "--passes", passes, "--seconds", seconds, "--workers", row.workers]
         run = rig.run([*command, "--shards", self.shards, *more], self.cpus, row.peer)
-        found = measured(run, on.counts())
+        found = measured(run, on.counts(), seconds)
         when = "later_" if "later_rate" in found else "first_"
         rig.say(
             f"{row.row:7} {row.name:28} {found[when + 'rate'] / 1e6:6.1f} MB/s {found[when + 'cpu']:6.2f} CPU-s/GB  "
@@ -173,9 +203,9 @@ class Remote:
         )
         return found
 
-    def try_run(self, row: Row, *more: str, passes: int = PASSES, on: link.Link | None = None) -> bool:
+    def try_run(self, row: Row, *more: str, seconds: float = 0.0, on: link.Link | None = None) -> bool:
         try:
-            row.runs.append(self.run(row, *more, passes=passes, on=on))
+            row.runs.append(self.run(row, *more, seconds=seconds, on=on))
             return True
         except rig.PeerError as e:
             row.problem = "\n".join(str(e).strip().splitlines()[-6:])
@@ -183,31 +213,48 @@ class Remote:
             return False
 
     def best(self, row: str, peer: str) -> list[Row]:
-        """The numbers of workers that are best by wall clock and by processor time."""
-        tried: list[tuple[float, float, int]] = []
-        problem = ""
+        """The numbers of workers that are best by what is asked, each with its trial."""
+        tried: list[tuple[Row, dict[str, float]]] = []  # what is better is less
         for workers in (2,) if self.args.short else WORKERS:
             one = Row(row, peer, workers)
-            if self.try_run(one, passes=2):
-                run = one.runs[0]
-                when = "later_" if "later_rate" in run else "first_"
-                tried.append((run[when + "rate"], run[when + "cpu"], workers))
-            problem = one.problem or problem
-            if one.problem and not tried:
+            if not self.try_run(one, seconds=TRIAL_S[row]):
+                if not tried:
+                    return [one]
                 break
-        if not tried:
-            return [Row(row, peer, 0, problem=problem)]
-        chosen = {max(tried)[2], min(tried, key=lambda t: t[1])[2]}
-        return [Row(row, peer, workers) for workers in sorted(chosen)]
+            run = one.trial = one.runs.pop()
+            when = "later_" if "later_rate" in run else "first_"
+            now = {"rate": -run[when + "rate"], **{key: run[when + key] for key in ("cpu", "cpu_image")}}
+            worse = tried and all(now[key] > min(values[key] for _, values in tried) for key in ("rate", BY[row][-1]))
+            tried.append((one, now))
+            if worse:
+                break
+        chosen = {min(tried, key=lambda t: t[1][key])[0].workers: key for key in BY[row]}
+        return [one for one, _ in tried if one.workers in chosen]
+
+    def kept(self, row: str, rows: list[Row]) -> list[Row]:
+        """Those that may be the best. A first pass is compared with others only."""
+        key = BY[row][0]
+
+        def value(one: Row) -> float:
+            when = "first_" if one.peer in KEEPS else "later_"
+            found: float = one.trial[when + key]
+            return found if key == "rate" else 1 / found
+
+        for one in rows:
+            like = [r for r in rows if r.trial and (r.peer in KEEPS) == (one.peer in KEEPS)]
+            if one.trial and not one.peer.startswith(ALWAYS.get(row, ())) and value(one) < BEHIND * max(map(value, like)):
+                one.behind = True
+        return [one for one in rows if one.trial and not one.behind]
 
     def throughput(self, row: str) -> list[Row]:
         """stoker and its peers over one layout."""
         ours = Row(row, "stoker", 2)
         wanted = [p for p in ROWS.get(row, ()) if not self.args.peers or p in self.args.peers]
         peers = [r for peer in wanted if shutil.which("mount-s3") or peer != "mountpoint" for r in self.best(row, peer)]
+        racing = self.kept(row, peers)
         self.run(ours, passes=1)  # which makes the index
         for number in range(self.args.repeats):
-            going = [ours, *(peer for peer in peers if not peer.problem)]
+            going = [ours, *(peer for peer in racing if not peer.problem)]
             turn = number % len(going)
             for one in going[turn:] + going[:turn]:
                 self.try_run(one)
@@ -217,6 +264,11 @@ class Remote:
         return [ours, *(peer for peer in peers if peer.runs)]
 
     def line(self, one: Row, ours: Row) -> None:
+        if one.behind:
+            when = "later_" if "later_rate" in one.trial else "first_"
+            shown = [f"{one.trial[when + 'rate'] / 1e6:.0f}", "", f"{one.trial[when + 'cpu']:.2f}"]
+            self.lines.append([one.row, one.name, "a trial", *shown, f"{one.trial['first_batch']:.2f}", "", ""])
+            return
         if not one.runs:
             self.lines.append([one.row, one.name, "refused: " + one.problem.splitlines()[-1][:60], *[""] * 6])
             return
@@ -283,16 +335,20 @@ class Remote:
 
     def hedging(self) -> None:
         """One answer of a hundred comes a second late."""
-        rows = {name: Row("tar", "stoker", 2) for name in ("hedged", "not hedged")}
+        hows = {"hedged": (), "not hedged": ("--no-hedge",), "as it is": ()}
+        rows = {name: Row("tar", "stoker", 2) for name in hows}
         self.run(rows["hedged"], passes=1)  # which makes the index
+        late = ["range *.tar p=0.01 delay=1s"]
         for _ in range(self.args.repeats):
-            for name, row in rows.items():
-                more = () if name == "hedged" else ("--no-hedge",)
-                row.runs.append(self.run(row, *more, rules=["range *.tar p=0.01 delay=1s"]))
+            for name, more in hows.items():
+                few = () if name == "as it is" else ("--ahead", AHEAD)
+                rows[name].runs.append(self.run(rows[name], *more, *few, "--step", str(STEP), rules=late))
         self.document["answers"]["hedging"] = [row.__dict__ | {"name": name} for name, row in rows.items()]
         hedged, plain = rows["hedged"], rows["not hedged"]
         ratio = rig.middle(a / b for a, b in zip(hedged.values("wait_p99"), plain.values("wait_p99"), strict=True))
         self.gate("1 % of answers 1 s late: p99 of the wait, hedged against not", ratio, 0.3, "low", "x")
+        for name, row in rows.items():
+            self.figures[f"1 % of answers 1 s late: p99 of the wait, {name}, ms"] = 1e3 * rig.middle(row.values("wait_p99"))
         passed = [[run["counts"]["bytes"] / run["delivered"] for run in row.runs] for row in (hedged, plain)]
         twice = rig.middle(a / b - 1 for a, b in zip(*passed, strict=True))
         self.gate("1 % of answers 1 s late: bytes read twice", 100 * twice, 5.0, "low", " %")
@@ -311,15 +367,14 @@ class Remote:
         """free: bytes a second before the limit. delivered: of the requests that the limit allows, after the first
         five seconds; the limiter of slownet passes no more."""
         self.plain.restore()
-        free_s, settle = 12.0, 5.0
-        seconds = free_s + settle + LIMITED_S + LIFTED_S + 5
+        seconds = FREE_S + SETTLE_S + LIMITED_S + LIFTED_S + 4
         with concurrent.futures.ThreadPoolExecutor(engines) as pool:
             every = [pool.submit(self._client, f"limited{number}", seconds) for number in range(engines)]
             self._until(lambda: self.plain.counts()["bytes"] > 0)
-            time.sleep(free_s / 2)
-            free = self._rate(free_s / 2)
+            time.sleep(FREE_S / 2)
+            free = self._rate(FREE_S / 2)
             self.plain.change(requests=REQUESTS)
-            time.sleep(settle)
+            time.sleep(SETTLE_S)
             before, begin = self.plain.counts(), time.perf_counter()
             time.sleep(LIMITED_S)
             after, took = self.plain.counts(), time.perf_counter() - begin
@@ -391,6 +446,36 @@ class Remote:
         rig.say(f"index {' '.join(paths)}: {seconds:.2f} s, {counts['bytes'] / 1e6:.0f} MB, {counts['requests']}")
         return {"seconds": seconds, "bytes": counts["bytes"], "counts": counts}
 
+    def slow(self) -> None:
+        """Readers of local storage: each read of a small file takes 10 ms."""
+        small = self.scratch / "small"
+        for number in range(SLOW_FILES):
+            if number < 10:
+                (small / str(number)).mkdir(parents=True)
+            (small / str(number % 10) / f"{number:06d}.bin").write_bytes(os.urandom(SLOW_BYTES))
+        with link.slow_folder(small, self.scratch, link.spare_cpus(self.cpus), SLOW) as at:
+            self._bench(at, 64)  # builds the index
+            pairs = [
+                (self._bench(at, SLOW_FILES // 4, "--connections", "16"), self._bench(at, SLOW_FILES))
+                for _ in range(self.args.repeats)
+            ]
+        rig.say(f"slow folder, samples/s by 16 readers and by as many as pay: {pairs}")
+        self.document["answers"]["slow folder"] = [{"by 16": few, "adaptive": more} for few, more in pairs]
+        self.gate("10 ms a read, adaptive readers against 16", rig.middle(b / a for a, b in pairs), 2.5, "high", "x")
+
+    def _bench(self, at: Path, samples: int, *more: str) -> float:
+        """Samples a second of stoker bench over a folder."""
+        spec = self.scratch / "spec.yaml"
+        text = f"dataset: {{path: {at}, format: folder, extensions: [.bin]}}\n"
+        spec.write_text(text + "fields: [{name: image, decode: bytes}]\norder: {shuffle: full}\nbatch: {size: 64}\n")
+        command = [rig.ROOT / "build" / "stoker", "bench", "--spec", spec, "--json", "--samples", samples, *more]
+        done = subprocess.run(
+            [str(part) for part in command],
+            **{"check": True, "capture_output": True, "text": True},
+            preexec_fn=lambda: os.sched_setaffinity(0, self.cpus),
+        )
+        return float(json.loads(done.stdout)["samples_per_second"])
+
 
 QUESTIONS: dict[str, Callable[[Remote], None]] = {
     "tar": Remote.tar,
@@ -401,6 +486,7 @@ QUESTIONS: dict[str, Callable[[Remote], None]] = {
     "hedging": Remote.hedging,
     "limit": Remote.limited,
     "index": Remote.index,
+    "slow": Remote.slow,
 }
 
 

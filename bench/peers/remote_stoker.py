@@ -18,8 +18,8 @@ WINDOW = 1000
 
 def opened(args: argparse.Namespace) -> Any:
     keywords: dict[str, Any] = {"batch_size": far.BATCH, "num_workers": args.workers, "drop_last": True, "seed": 0}
-    if args.no_hedge:
-        keywords["fetch"] = {"hedge": False}
+    if args.no_hedge or args.ahead:
+        keywords["fetch"] = ({"hedge": False} if args.no_hedge else {}) | ({"ahead": args.ahead} if args.ahead else {})
     if args.row == "files":
         files = stoker.FilesDataset("s3://data/files/**/*.jpg")
         return stoker.DataLoader(files, shuffle=True, output="numpy", **keywords)
@@ -42,6 +42,7 @@ def main() -> None:
     parser = far.options()
     parser.add_argument("--shards", type=int, required=True)
     parser.add_argument("--no-hedge", action="store_true")
+    parser.add_argument("--ahead", default="", help="fetch.ahead; stoker's own choice if empty")
     args = parser.parse_args()
     os.environ.setdefault("STOKER_LOG", "error")
     loaders: list[Any] = []

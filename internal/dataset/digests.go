@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"math"
 	"path"
 	"slices"
@@ -187,10 +188,18 @@ func (d *digests) read(ctx context.Context, src source.Source) ([]byte, error) {
 	return sums, nil
 }
 
-// load reads the file; nil: there is none.
+// load reads the file; nil: there is none. Its size and the counts of the manifest are what
+// somebody else says: no memory is taken for bytes that have not come.
 func (d *digests) load(ctx context.Context, src source.Source) ([]byte, error) {
 	name := source.Join(d.dir, path.Base(d.manifest.Digests.Name))
-	sums, err := source.ReadAll(ctx, src, name, math.MaxInt64)
+	if !d.counted() {
+		return nil, manifestDamage(source.Join(d.dir, packing.ManifestName), errors.New("its shards have other samples than it counts"))
+	}
+	st, err := src.Stat(ctx, name)
+	var sums []byte
+	if err == nil && !st.Dir && st.Size == digestBytes*d.manifest.Samples {
+		sums, err = readGrowing(ctx, src, st)
+	}
 	if code := errs.CodeOf(err); err != nil && (code == errs.NotFound || code == errs.Denied) && ctx.Err() == nil {
 		return nil, nil // not copied with the shards; a signed URL denies what it is not for
 	}
@@ -202,6 +211,31 @@ func (d *digests) load(ctx context.Context, src source.Source) ([]byte, error) {
 			Try("download the file again, or remove it: samples are then not compared")
 	}
 	return sums, nil
+}
+
+// counted says whether every sample of every shard has a digest in a file of the size that
+// the manifest means.
+func (d *digests) counted() bool {
+	all := d.manifest.Samples
+	if all <= 0 || all > math.MaxInt64/digestBytes {
+		return false
+	}
+	return !slices.ContainsFunc(d.manifest.Shards, func(s packing.Shard) bool {
+		return s.First < 0 || s.Samples < 0 || s.First > all || s.Samples > all-s.First
+	})
+}
+
+// readGrowing reads all of an object in ranges, each as long as all before it.
+func readGrowing(ctx context.Context, src source.Source, obj source.Info) (all []byte, err error) {
+	const first = 16 << 20 // bytes: two million samples
+	for have := int64(0); have < obj.Size; have = int64(len(all)) {
+		n := min(max(have, first), obj.Size-have)
+		all = append(all, make([]byte, n)...)
+		if err := src.ReadAt(ctx, obj, all[have:], have); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // unlikePacked is the error of a sample that differs from its digest.

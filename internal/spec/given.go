@@ -83,9 +83,13 @@ func (d Dataset) AsGiven() Dataset {
 		return d
 	}
 	d = d.apart()
+	given := make(map[string]string, len(d.Given.names)) // the first of each name as it is shown
+	for _, g := range slices.Backward(d.Given.names) {
+		given[source.Shown(g)] = g
+	}
 	for _, n := range d.names() {
-		if at := slices.IndexFunc(d.Given.names, func(g string) bool { return source.Shown(g) == *n }); at >= 0 {
-			*n = d.Given.names[at]
+		if g, ok := given[*n]; ok {
+			*n = g
 		}
 	}
 	d.Given = Given{}

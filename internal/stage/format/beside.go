@@ -99,7 +99,10 @@ func relative(paths []string) (root string, names []string) {
 	for _, p := range paths {
 		names = append(names, strings.TrimPrefix(strings.TrimPrefix(p, root), "/"))
 	}
-	return source.Clean(root), names
+	if !strings.HasSuffix(root, "//") { // of keys, whose folder has no name
+		root = source.Clean(root)
+	}
+	return root, names
 }
 
 // Fingerprints stats the files and reads a little of each.

@@ -3,8 +3,8 @@ package source
 import (
 	"context"
 	"iter"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -40,24 +40,47 @@ type Place struct {
 // Written are names that a user wrote himself: the paths and the origins of a Spec, and not
 // what a table, a list or a redirect names. Credentials that are not for one host only
 // (Storage.TokenEnv) are sent to the hosts of these.
-type Written struct{ Names []string }
+type Written struct {
+	Names []string // not changed once Host was called
+
+	once  sync.Once
+	hosts map[string]bool // of the names, as plainHost writes them
+}
 
 // Host says whether the user named something of that scheme and host, as in
-// "https://host:port".
+// "https://host:port". There may be many names, and each request asks.
 func (w *Written) Host(origin string) bool {
-	return w != nil && slices.ContainsFunc(w.Names, func(name string) bool {
-		hosts, err := Braces(HostOf(OfList(name)))
-		return err == nil && slices.ContainsFunc(hosts, func(h string) bool { return SameHost(h, origin) })
+	if w == nil {
+		return false
+	}
+	w.once.Do(func() {
+		w.hosts = map[string]bool{}
+		for _, name := range w.Names {
+			hosts, err := Braces(HostOf(OfList(name)))
+			if err != nil {
+				continue // whoever expands it says so
+			}
+			for _, h := range hosts {
+				w.hosts[plainHost(h)] = true
+			}
+		}
 	})
+	return w.hosts[plainHost(origin)]
 }
 
-// SameHost says whether two results of HostOf are the same: hosts of HTTP have no case.
-func SameHost(a, b string) bool {
-	return a == b || strings.EqualFold(a, b) && (SchemeOf(a) == "http" || SchemeOf(a) == "https")
+// plainHost is a result of HostOf, in lower case if it is of HTTP: those have no case.
+func plainHost(host string) string {
+	if scheme := SchemeOf(host); scheme == "http" || scheme == "https" {
+		return strings.ToLower(host)
+	}
+	return host
 }
+
+// SameHost says whether two results of HostOf are the same.
+func SameHost(a, b string) bool { return plainHost(a) == plainHost(b) }
 
 // HostOf is the scheme and the host, bucket or container of a name, without a user:
-// "https://host:port"; "" for a local path.
+// "https://host:port", "abfss://container@host"; "" for a local path.
 func HostOf(name string) string {
 	prefix, rest := CutScheme(name)
 	if prefix == "" || strings.EqualFold(prefix, "file://") {
@@ -66,6 +89,9 @@ func HostOf(name string) string {
 	host := rest
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
 		host = rest[:end]
+	}
+	if scheme := strings.ToLower(prefix); scheme == "abfs://" || scheme == "abfss://" { // it is a container
+		return prefix + host
 	}
 	return prefix + host[strings.LastIndexByte(host, '@')+1:]
 }

@@ -52,6 +52,9 @@ const (
 	usualConns = 16
 )
 
+// MostWidth is the most that Width says.
+const MostWidth = 4 * usualConns
+
 // LinkOf is the link to where a name is stored; false: reads of it do not wait, as those
 // of local files.
 func LinkOf(src Source, name string) (Link, bool) {
@@ -79,7 +82,7 @@ func LinkOf(src Source, name string) (Link, bool) {
 // is hardly known yet finds out by what it is asked.
 func Width(src Source, name string) int {
 	if l, waits := LinkOf(src, name); waits {
-		return min(max(usualConns, l.Conns), 4*usualConns)
+		return min(max(usualConns, l.Conns), MostWidth)
 	}
 	return max(4, runtime.GOMAXPROCS(0))
 }

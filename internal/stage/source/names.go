@@ -11,6 +11,11 @@ import (
 // Names are paths with slashes. Those of a scheme begin with it (s3://bucket/key);
 // a name without one is a path of the local file system. Package path and
 // path/filepath would make s3:/bucket/key of the former: the functions here do not.
+//
+// The key of an object is not a path: "a//x", "a/./x" and "a/x" are three objects, and what
+// cleans one reads another. So the functions here take keys as they are. A folder without a
+// name, that of "a//x", is written with its slashes, "a//"; "a/" is the same as "a". Names of
+// local files, HTTP and the Hub are paths.
 
 // SchemeOf is the scheme of a name, in lower case; "" for a local path. A scheme
 // begins with a letter and has letters, digits, "+", "-" and "." only (RFC 3986),
@@ -63,7 +68,30 @@ func Unquery(name string) string {
 	return prefix + rest
 }
 
-// Clean is path.Clean for names of any scheme.
+// keys says whether what follows a prefix is the key of an object, and not a path.
+func keys(prefix string) bool {
+	switch strings.ToLower(prefix) {
+	case "", "file://", "http://", "https://", "hf://":
+		return false
+	}
+	return true
+}
+
+// Keyed says whether a name is that of an object in a store, whose key is not a path.
+func Keyed(name string) bool {
+	prefix, _ := CutScheme(name)
+	return keys(prefix)
+}
+
+// Below is the beginning of the names in a folder.
+func Below(dir string) string {
+	if strings.HasSuffix(dir, "/") {
+		return dir
+	}
+	return dir + "/"
+}
+
+// Clean is path.Clean for names of any scheme. Of a key, slashes at the end are taken away.
 func Clean(name string) string {
 	prefix, rest := CutScheme(name)
 	rest, more := query(prefix, rest)
@@ -72,6 +100,8 @@ func Clean(name string) string {
 		return path.Clean(name)
 	case strings.Trim(rest, "/") == "":
 		return prefix + more
+	case keys(prefix):
+		return prefix + strings.TrimRight(rest, "/")
 	}
 	clean := path.Clean(rest)
 	if more != "" && strings.HasSuffix(rest, "/") {
@@ -80,7 +110,7 @@ func Clean(name string) string {
 	return prefix + clean + more
 }
 
-// Dir is path.Dir for names of any scheme.
+// Dir is path.Dir for names of any scheme: Join of it and the last part is the name.
 func Dir(name string) string {
 	prefix, rest := CutScheme(name)
 	rest, _ = query(prefix, rest)
@@ -89,13 +119,41 @@ func Dir(name string) string {
 		return path.Dir(name)
 	case !strings.Contains(rest, "/"):
 		return prefix
+	case keys(prefix):
+		return prefix + keyDir(rest)
 	}
 	return prefix + path.Dir(rest)
 }
 
-// Join is path.Join for names of any scheme; the first one may have one.
+// keyDir is the folder of a key, which has a slash.
+func keyDir(key string) string {
+	if folder, ok := strings.CutSuffix(key, "/"); ok {
+		if !strings.HasSuffix(folder, "/") {
+			return folder // as path.Dir
+		}
+		key = folder
+	}
+	dir := key[:strings.LastIndexByte(key, '/')]
+	if strings.HasSuffix(dir, "/") {
+		dir += "/"
+	}
+	return dir
+}
+
+// Join is path.Join for names of any scheme; the first one may have one. What is joined to
+// a key is a path, which may lead up.
 func Join(first string, more ...string) string {
 	prefix, rest := CutScheme(first)
+	if keys(prefix) && rest != "" {
+		name := path.Join(more...)
+		for ; name == ".." || strings.HasPrefix(name, "../"); name = strings.TrimPrefix(name[2:], "/") {
+			first = Dir(first)
+		}
+		if name = strings.TrimPrefix(name, "/"); name == "" || name == "." {
+			return first
+		}
+		return Below(first) + name
+	}
 	return prefix + path.Join(append([]string{rest}, more...)...)
 }
 

@@ -1,12 +1,16 @@
 package pack_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -136,6 +140,75 @@ func TestSamplesFromAfarAreCompared(t *testing.T) {
 	}
 	if n, err := epochs(t, nil, spec.Dataset{Path: spec.Paths{dst}}, whole()); err != nil || n != 60 {
 		t.Errorf("local files: %d, %v", n, err)
+	}
+}
+
+// vast is a store that says of the digests that they have 2^50 bytes, and has none of them.
+type vast struct {
+	source.Source
+	asked *atomic.Int64 // bytes, of the digests
+}
+
+func (v vast) Stat(ctx context.Context, name string) (source.Info, error) {
+	st, err := v.Source.Stat(ctx, name)
+	if strings.HasSuffix(name, packing.DigestsName) {
+		st.Size = 1 << 50
+	}
+	return st, err
+}
+
+func (v vast) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
+	if strings.HasSuffix(obj.Name, packing.DigestsName) {
+		v.asked.Add(int64(len(p)))
+		return errs.New(errs.Unreadable, "the body ends early").At(errs.Where{File: obj.Name}).Try("ask who wrote it")
+	}
+	return v.Source.ReadAt(ctx, obj, p, off)
+}
+
+func (v vast) Link(name string) (source.Link, bool) { return source.LinkOf(v.Source, name) }
+
+// What a manifest and a store say of the digests of a packing is not believed: counts that
+// do not agree are an error, and memory is taken for what has come.
+func TestDigestsOfAStranger(t *testing.T) {
+	src, dst := folder(t, 30, 3000), filepath.Join(t.TempDir(), "p")
+	run(t, config(src, dst, pack.Options{ShardSize: 20_000}))
+	const many = 1 << 47 // digests, in 2^50 bytes
+	for what, c := range map[string]struct {
+		change func(m *packing.Manifest[json.RawMessage])
+		code   errs.Code
+		file   string
+	}{
+		"more samples than the manifest":     {func(m *packing.Manifest[json.RawMessage]) { m.Shards[1].First = 1 << 40 }, errs.Damaged, packing.ManifestName},
+		"before the first":                   {func(m *packing.Manifest[json.RawMessage]) { m.Shards[1].First = -100 }, errs.Damaged, packing.ManifestName},
+		"beyond all numbers":                 {func(m *packing.Manifest[json.RawMessage]) { m.Shards[1].First = math.MaxInt64 }, errs.Damaged, packing.ManifestName},
+		"no samples":                         {func(m *packing.Manifest[json.RawMessage]) { m.Samples = 0 }, errs.Damaged, packing.ManifestName},
+		"a size that no number has":          {func(m *packing.Manifest[json.RawMessage]) { m.Samples = 1 << 61 }, errs.Damaged, packing.ManifestName},
+		"another size than the digests have": {func(m *packing.Manifest[json.RawMessage]) { m.Samples++ }, errs.Damaged, packing.DigestsName},
+		"2^50 bytes, as the store says too":  {func(m *packing.Manifest[json.RawMessage]) { m.Samples = many }, errs.Unreadable, packing.DigestsName},
+	} {
+		s := away(t, dst, func(name string, data []byte) []byte {
+			if name != packing.ManifestName {
+				return data
+			}
+			m, err := packing.Read[json.RawMessage](bytes.NewReader(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.change(m)
+			text, err := json.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
+		})
+		scheme, asked := s.Scheme(), &atomic.Int64{}
+		if c.code == errs.Unreadable {
+			scheme.Open = func(source.Access) (source.Source, error) { return vast{s, asked}, nil }
+		}
+		_, err := epochs(t, []source.Scheme{source.Local(), scheme}, spec.Dataset{Path: spec.Paths{bucket.Prefix + "b/p"}}, whole())
+		if e := errs.From(err); err == nil || e.Code != c.code || !strings.HasSuffix(e.Where.File, c.file) || e.Hint == "" || asked.Load() > 64<<20 {
+			t.Errorf("%s: %v, and %d bytes were asked for", what, err, asked.Load())
+		}
 	}
 }
 

@@ -126,7 +126,7 @@ func (w *walker) flat(ctx context.Context, class *dir) (flat bool, err error) {
 		}
 		below := strings.TrimPrefix(it.Name, class.path+"/")
 		slash := strings.LastIndexByte(below, '/')
-		w.add(w.within(dirs, class, below[:max(slash, 0)]), below[slash+1:], it)
+		w.add(w.within(dirs, class, below[:slash+1]), below[slash+1:], it)
 		if n++; n%tellFiles == 0 {
 			w.tell(tellFiles)
 		}
@@ -139,15 +139,14 @@ func (w *walker) flat(ctx context.Context, class *dir) (flat bool, err error) {
 // tellFiles is how often the listing of a class tells its progress, in names.
 const tellFiles = 1000
 
-// within is the folder of that name below a class, with those above it.
+// within is the folder of that name below a class, with those above it. The name ends in
+// a slash, so that a folder without a name is not its parent.
 func (w *walker) within(dirs map[string]*dir, class *dir, below string) *dir {
 	d := dirs[below]
 	if d == nil {
-		up, slash := class, strings.LastIndexByte(below, '/')
-		if slash >= 0 {
-			up = w.within(dirs, class, below[:slash])
-		}
-		d = &dir{path: class.path + "/" + below, rel: class.rel + "/" + below, class: class.class, parent: up}
+		name := strings.TrimSuffix(below, "/")
+		up := w.within(dirs, class, name[:strings.LastIndexByte(name, '/')+1])
+		d = &dir{path: class.path + "/" + name, rel: class.rel + "/" + name, class: class.class, parent: up}
 		dirs[below] = d
 		up.subs = append(up.subs, d)
 	}

@@ -159,7 +159,7 @@ func group(paths []string, sharded bool) ([]Field, error) {
 	for _, p := range paths {
 		base, no := numbered(stem(p))
 		if no != "" {
-			shards[key{path.Dir(p), base}]++
+			shards[key{source.Dir(p), base}]++
 		}
 	}
 	var out []Field
@@ -167,7 +167,7 @@ func group(paths []string, sharded bool) ([]Field, error) {
 	at := make(map[string]int)
 	for _, p := range paths {
 		name, no := stem(p), ""
-		if base, n := numbered(name); shards[key{path.Dir(p), base}] >= enough && n != "" {
+		if base, n := numbered(name); shards[key{source.Dir(p), base}] >= enough && n != "" {
 			name, no = base, n
 		}
 		i, known := at[name]
@@ -177,7 +177,7 @@ func group(paths []string, sharded bool) ([]Field, error) {
 		case !known:
 			i = len(out)
 			at[name], out, numbers = i, append(out, Field{Name: name}), append(numbers, nil)
-		case no == "" || numbers[i][0] == "" || path.Dir(p) != path.Dir(out[i].Paths[0]) || slices.Contains(numbers[i], no):
+		case no == "" || numbers[i][0] == "" || source.Dir(p) != source.Dir(out[i].Paths[0]) || slices.Contains(numbers[i], no):
 			return nil, errs.New(errs.Config, "%s and %s would both be the field %q", out[i].Paths[0], p, name).
 				Try("name the fields, each with its paths: columns: [{name: x, path: x.npy}]")
 		}

@@ -131,6 +131,7 @@ type store struct {
 func (s *store) setup() {
 	s.once.Do(func() {
 		s.env = readEnvironment()
+		s.env.bind(s.access)
 		s.creds = newCredentials(s)
 	})
 }

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,18 +19,54 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/azure"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
 	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(stagetest.OwnCache(m)) }
+// cloud is where the tests have Azure's own hosts: a proxy leads all connections to port
+// 443 there. net/http reads the proxy's address once in a process.
+var cloud atomic.Pointer[string]
+
+func TestMain(m *testing.M) {
+	proxy := httptest.NewServer(http.HandlerFunc(connect))
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy"} {
+		_ = os.Unsetenv(name)
+	}
+	_ = os.Setenv("HTTPS_PROXY", proxy.URL)
+	os.Exit(stagetest.OwnCache(m))
+}
+
+// connect answers CONNECT host:443.
+func connect(w http.ResponseWriter, r *http.Request) {
+	at := cloud.Load()
+	if r.Method != http.MethodConnect || at == nil || !strings.HasSuffix(r.Host, ":443") {
+		http.Error(w, "only CONNECT to port 443", http.StatusForbidden)
+		return
+	}
+	there, err := net.Dial("tcp", *at)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer there.Close()
+	here, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer here.Close()
+	_, _ = io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
+	go func() { _, _ = io.Copy(there, here) }()
+	_, _ = io.Copy(here, there)
+}
 
 // The emulator's account, which is the same everywhere and no secret.
 const (
@@ -306,6 +344,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		"nothing for you":   {spoil: answer(404, "ResourceNotFound"), code: errs.Denied, says: "not public"},
 		"not public":        {spoil: answer(409, "PublicAccessNotPermitted"), code: errs.Denied, says: "PublicAccessNotPermitted: The sentence"},
 		"not allowed":       {spoil: answer(403, "AuthorizationPermissionMismatch"), code: errs.Denied, says: "AuthorizationPermissionMismatch"},
+		"a proxy":           {spoil: answer(407, "x"), code: errs.Denied, says: "the proxy requires a user name and a password (407)"},
 		"archived":          {spoil: answer(409, "BlobArchived"), code: errs.Unreadable, says: "archived"},
 		"out of order":      {spoil: answer(500, "InternalError"), code: errs.Unreachable, says: "500 InternalError"},
 		"too many requests": {spoil: answer(503, "ServerBusy"), code: errs.Throttled, says: "503 ServerBusy"},
@@ -428,4 +467,39 @@ func FuzzListing(f *testing.F) {
 			last = it.Name
 		}
 	})
+}
+
+// Keys that a path cannot be are found, and read as what they are.
+func TestPatternsOverKeysThatAreNoPaths(t *testing.T) {
+	_, access := serve(t, map[string]blob{
+		"a/x":   {data: []byte("a/x"), etag: "1"},
+		"a//x":  {data: []byte("a//x"), etag: "2"},
+		"a//y":  {data: []byte("a//y"), etag: "3"},
+		"a///x": {data: []byte("a///x"), etag: "4"},
+		"/x":    {data: []byte("/x"), etag: "5"},
+		"x":     {data: []byte("x"), etag: "6"},
+		"z":     {data: []byte("z"), etag: "7"},
+	})
+	src := browse.New(t.Context(), open(t, access), nil)
+	defer src.End()
+	for given, want := range map[string][]string{
+		"a/x": {"a/x"}, "a//x": {"a//x"}, "a//{y,x}": {"a//y", "a//x"}, "/x": {"/x"}, "a/*": {"a/x"}, "a//*": {"a//x", "a//y"}, "a///*": {"a///x"}, "/*": {"/x"}, "*": {"a", "x", "z"},
+		"*/x": {"a/x"}, "*//x": {"a//x"}, "**/x": {"/x", "a///x", "a//x", "a/x", "x"}, "z*": {"z"}, "/z*": nil, "/z": nil, "a/y": nil,
+	} {
+		const root = "az://photos/"
+		got, err := pattern.Expand(t.Context(), src, []string{root + given})
+		for i, name := range got {
+			if got[i] = strings.TrimPrefix(name, root); want == nil || got[i] == "a" {
+				continue
+			}
+			clean, err := source.Abs(name)
+			stagetest.Must(t, err)
+			if b, err := readAll(t, src, clean); err != nil || string(b) != got[i] {
+				t.Errorf("%s has the bytes of %q, %v", clean, b, err)
+			}
+		}
+		if !slices.Equal(got, want) || (want == nil) != (errs.CodeOf(err) == errs.NotFound) {
+			t.Errorf("%s: %q, want %q (%v)", given, got, want, err)
+		}
+	}
 }

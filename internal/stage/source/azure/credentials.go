@@ -46,7 +46,17 @@ func newCredentials(s *store) *credentials {
 }
 
 // mine says whether the environment's credentials belong to that account.
-func (e environment) mine(account string) bool { return e.account == "" || e.account == account }
+func (e environment) mine(account string) bool { return e.any || e.owner == account }
+
+// unowned is the error of secrets of which nobody knows for which account they are.
+func (e environment) unowned(name string) error {
+	what := e.keyFrom
+	if e.key == "" {
+		what = e.sasFrom
+	}
+	return errs.New(errs.Denied, "%s does not say of which account it is, and the dataset names %d", what, len(e.wrote)).At(errs.Where{File: strings.Clone(name)}).
+		Try("set AZURE_STORAGE_ACCOUNT to its account")
+}
 
 // put puts credentials on a request.
 func (c *credentials) put(ctx context.Context, req *http.Request, r request) (used, error) {
@@ -58,6 +68,8 @@ func (c *credentials) put(ctx context.Context, req *http.Request, r request) (us
 	case a.Anonymous:
 		return used{}, nil
 	case a.TokenEnv != "":
+	case env.owner == "" && !env.any && (env.key != "" || env.sas != ""):
+		return used{}, env.unowned(r.name)
 	case env.mine(r.account) && env.key != "":
 		key, err := base64.StdEncoding.DecodeString(env.key)
 		if err != nil {
@@ -195,8 +207,8 @@ func (c *credentials) hint(r request, was used) string {
 		return "the request had no credentials, because tokens are not sent over plain HTTP; write https:// in endpoint_url"
 	}
 	places := "dataset.storage.token_env, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN (not set)"
-	if !env.mine(r.account) {
-		places = "dataset.storage.token_env (not set), the environment (its key and signature are of the account " + errs.Name(env.account) + ")"
+	if env.owner != "" && !env.mine(r.account) {
+		places = "dataset.storage.token_env (not set), the environment (its key and signature are of the account " + errs.Name(env.owner) + ")"
 	}
 	return "no credentials were found in: " + places + ", " + looked + "; " + help
 }

@@ -1,6 +1,7 @@
 package azure_test
 
 import (
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -15,8 +16,11 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/azure"
 	"github.com/stoker-data/stoker/internal/stage/source/mux"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
 	"github.com/stoker-data/stoker/internal/stagetest"
+	"github.com/stoker-data/stoker/internal/stagetest/servers"
 )
 
 // tokens is a server that gives tokens: an authority of Entra's, and the identity of a
@@ -181,6 +185,77 @@ func TestNoCredentials(t *testing.T) {
 	denied("in the clear", "not sent over plain HTTP")
 	if authorization != "" {
 		t.Errorf("in the clear, the request had %s", authorization)
+	}
+}
+
+// A key or a signature of no named account is that of the only account that the user wrote.
+// Whatever else a table names gets neither.
+func TestSecretsOfAnAccountThatIsNotNamed(t *testing.T) {
+	ca := servers.CA(t)
+	cert := ca.Issue("*.blob.core.windows.net")
+	pair, err := tls.LoadX509KeyPair(cert.File, cert.Key)
+	stagetest.Must(t, err)
+	var mu sync.Mutex
+	given := map[string]bool{} // hosts that were asked, and whether they got a secret
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		secret := r.URL.Query().Get("sig") != "" || strings.HasPrefix(r.Header.Get("Authorization"), "SharedKey ")
+		given[r.Host] = given[r.Host] || secret
+		if !secret {
+			refuse(w, 409, "PublicAccessNotPermitted", "Public access is not permitted on this storage account.")
+			return
+		}
+		w.Header().Set("ETag", `"1"`)
+		w.Header().Set("x-ms-blob-type", "BlockBlob")
+		http.ServeContent(w, r, "", time.Unix(1e9, 0), strings.NewReader("data"))
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.StartTLS()
+	defer server.Close()
+	at := server.Listener.Addr().String()
+	cloud.Store(&at)
+	defer cloud.Store(nil)
+
+	const mine, more, stranger = "abfss://c@mine.dfs.core.windows.net", "abfss://c@more.dfs.core.windows.net", "abfss://c@stranger.dfs.core.windows.net"
+	for secret, value := range map[string]string{"AZURE_STORAGE_SAS_TOKEN": "sv=2021-12-02&sig=HUSH", "AZURE_STORAGE_KEY": base64.StdEncoding.EncodeToString([]byte("HUSH"))} {
+		for _, c := range []struct {
+			written []string
+			named   string // AZURE_STORAGE_ACCOUNT
+			name    string
+			says    string // of the error; "": it is read
+			got     string // the host that got a secret
+		}{
+			{[]string{mine + "/d"}, "", mine + "/d/x", "", "mine"},
+			{[]string{mine + "/d", "abfss://{e,f}@mine.dfs.core.windows.net"}, "", mine + "/d/x", "", "mine"},
+			{[]string{mine + "/d"}, "", stranger + "/x", "are of the account mine", ""},
+			{[]string{mine + "/d", more + "/d"}, "", mine + "/d/x", "set AZURE_STORAGE_ACCOUNT", ""},
+			{[]string{"abfss://c@{mine,more}.dfs.core.windows.net/d"}, "", mine + "/d/x", "set AZURE_STORAGE_ACCOUNT", ""},
+			{[]string{mine + "/d", more + "/d"}, "more", more + "/d/x", "", "more"},
+			{[]string{mine + "/d", more + "/d"}, "more", mine + "/d/x", "are of the account more", ""},
+			{nil, "", stranger + "/x", "set AZURE_STORAGE_ACCOUNT", ""},
+			{nil, "mine", stranger + "/x", "are of the account mine", ""},
+		} {
+			nobody(t)
+			t.Setenv("AWS_CA_BUNDLE", ca.File)
+			t.Setenv(secret, value)
+			t.Setenv("AZURE_STORAGE_ACCOUNT", c.named)
+			clear(given)
+			netw := remote.NewNet(remote.Options{})
+			m, err := mux.Of([]source.Scheme{azure.Scheme("abfss", netw)}, []source.Place{{Names: c.written, Access: source.Access{Deadline: 5 * time.Second}}})
+			stagetest.Must(t, err)
+			st, err := m.Stat(t.Context(), c.name)
+			if e := errs.From(err); c.says == "" && (err != nil || st.Size != 4) || c.says != "" && (e.Code != errs.Denied || !strings.Contains(e.Hint, c.says) || strings.Contains(err.Error()+e.Hint, "HUSH")) {
+				t.Errorf("%s, %q written, %s: %+v, %v (%s)", secret, c.written, c.name, st, err, e.Hint)
+			}
+			for host, got := range given {
+				if got != (host == c.got+".blob.core.windows.net") {
+					t.Errorf("%s, %q written, %s: %s got a secret: %v", secret, c.written, c.name, host, got)
+				}
+			}
+			_ = m.Close()
+			netw.Close()
+		}
 	}
 }
 

@@ -87,7 +87,7 @@ func (s *store) page(ctx context.Context, dir, letters string, flat bool, token 
 		return s.containers(ctx, p, flat, token)
 	}
 	query := url.Values{"restype": {"container"}, "comp": {"list"}, "include": {"metadata"}}
-	if prefix := remote.Prefix(p.key, letters); prefix != "" {
+	if prefix := remote.Prefix(dir, letters); prefix != "" {
 		query.Set("prefix", prefix)
 	}
 	if !flat {

@@ -4,9 +4,11 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
@@ -40,13 +42,16 @@ func (r request) url() *url.URL {
 // alone.
 type environment struct {
 	account  string
+	owner    string   // of key and sas, as far as that is known; "": it is not
+	any      bool     // they are of every account
 	endpoint *url.URL // of the account; nil: Azure's
 	suffix   string   // of hosts
 	key      string   // in base64
 	sas      string
 	keyFrom  string // variables
 	sasFrom  string
-	wrong    string // the variable that cannot be read
+	wrote    []string // accounts that the user wrote, if owner was looked for among them
+	wrong    string   // the variable that cannot be read
 }
 
 const azureSuffix = "core.windows.net"
@@ -77,6 +82,44 @@ func readEnvironment() environment {
 	e.key, e.keyFrom = first("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY")
 	e.sas, e.sasFrom = first("AZURE_STORAGE_SAS_TOKEN")
 	return e
+}
+
+// bind says whose the secrets are. What names no account was meant for the only one that the
+// user wrote, or for the server that he wrote: others may be named by strangers, and a
+// signature that is sent is given away.
+func (e *environment) bind(a source.Access) {
+	e.owner = e.account
+	if e.owner != "" || e.key == "" && e.sas == "" {
+		return
+	}
+	if a.Storage.EndpointURL != "" { // where all requests go
+		e.any = true
+		return
+	}
+	if e.wrote = accounts(a.Written); len(e.wrote) == 1 {
+		e.owner = e.wrote[0]
+	}
+}
+
+// accounts are those in names that the user wrote, each once.
+func accounts(w *source.Written) (all []string) {
+	if w == nil {
+		return nil
+	}
+	for _, name := range w.Names {
+		names, err := source.Braces(source.HostOf(source.OfList(name)))
+		if err != nil {
+			continue // whoever expands it says so
+		}
+		for _, name := range names {
+			_, host, ok := strings.Cut(name, "@")
+			account, _, _ := strings.Cut(host, ".")
+			if ok && !slices.Contains(all, account) {
+				all = append(all, account)
+			}
+		}
+	}
+	return all
 }
 
 // connect reads a connection string.

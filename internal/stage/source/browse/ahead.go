@@ -18,18 +18,19 @@ import (
 // is short again.
 //
 // What is in memory is bounded: streams objects that were read last, each with the parts
-// that were asked for last; of those that were not asked for yet there are never more than
-// Link.Conns in all.
+// that were asked for last; of those that were not asked for yet, whether they have come or
+// not, there are never more than Link.Conns in all, or than one for each object.
 type ahead struct {
 	src source.Source
 	ctx context.Context //nolint:containedctx // of what is read before anybody asks for it
 	cut context.CancelFunc
 
-	early atomic.Int64 // parts in flight that nobody asked for yet
+	early atomic.Int64 // parts that nobody asked for yet
 
 	mu   sync.Mutex
 	of   map[string]*stream
 	used int64 // counts reads, for the age of streams
+	live int   // streams that are read, as of a few reads ago
 }
 
 // stream is one object, read by one goroutine or by several.
@@ -37,7 +38,10 @@ type stream struct {
 	obj  source.Info
 	last int64 // of ahead.used
 
+	early atomic.Int64 // of ahead.early
+
 	mu    sync.Mutex
+	over  bool  // nobody finds it any more: nothing is requested early
 	end   int64 // of the read before
 	want  int64 // length of the next range, bytes
 	parts []*part
@@ -54,8 +58,12 @@ type part struct {
 }
 
 const (
-	// streams is how many objects are in memory at most.
-	streams = 32
+	// streams is how many objects are in memory at most: what Width lets read at once. If
+	// fewer were, those that are read would cancel each other's parts.
+	streams = source.MostWidth
+	// idle is after how many reads of others an object is no longer one of those that share
+	// the connections, and gives up its early parts if there is no room for more.
+	idle = 16 * streams
 	// smallRange is the first range of an object, and the first after a step: on a link of
 	// 20 ms and 90 MB/s it takes 4 % longer than a byte.
 	smallRange = 64 << 10
@@ -88,11 +96,48 @@ func (a *ahead) end() {
 func (a *ahead) stream(obj source.Info) *stream {
 	s, old := a.take(obj)
 	if old != nil {
-		old.mu.Lock()
-		defer old.mu.Unlock()
-		old.forget()
+		a.drop(old)
 	}
 	return s
+}
+
+// drop ends a stream that nobody finds any more.
+func (a *ahead) drop(s *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	s.forget(a)
+}
+
+// room is how many early parts there may be, and how many of them one object may have.
+func (a *ahead) room(link source.Link) (all, each int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return int64(max(link.Conns, a.live)), int64(min(max(1, link.Conns/max(1, a.live)), mostEarly))
+}
+
+// reclaim makes room for early parts, where an object that nobody reads now has some.
+func (a *ahead) reclaim(link source.Link) {
+	early := a.early.Load()
+	if early < int64(link.Conns) { // for most reads
+		return
+	}
+	if all, _ := a.room(link); early < all {
+		return
+	}
+	var oldest *stream
+	a.mu.Lock()
+	for _, s := range a.of {
+		if s.early.Load() > 0 && a.used-s.last > idle && (oldest == nil || s.last < oldest.last) {
+			oldest = s
+		}
+	}
+	a.mu.Unlock()
+	if oldest != nil {
+		oldest.mu.Lock()
+		defer oldest.mu.Unlock()
+		oldest.forget(a)
+	}
 }
 
 // take is the stream of an object, and one that had to make room for it.
@@ -116,18 +161,28 @@ func (a *ahead) take(obj source.Info) (s, old *stream) {
 		s = &stream{obj: obj}
 		s.obj.Name, s.obj.Version = strings.Clone(obj.Name), strings.Clone(obj.Version)
 		a.of[s.obj.Name] = s
+		a.live++
 	}
 	s.last = a.used
+	if a.used%streams == 0 || a.live > len(a.of) {
+		a.live = 0
+		for _, t := range a.of {
+			if a.used-t.last <= idle {
+				a.live++
+			}
+		}
+	}
 	return s, old
 }
 
 // done forgets a stream that was read in a row to its end.
 func (a *ahead) done(s *stream) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.of[s.obj.Name] == s {
 		delete(a.of, s.obj.Name)
 	}
+	a.mu.Unlock()
+	a.drop(s)
 }
 
 func (a *ahead) readAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
@@ -137,6 +192,7 @@ func (a *ahead) readAt(ctx context.Context, obj source.Info, p []byte, off int64
 		return a.src.ReadAt(ctx, obj, p, off)
 	}
 	link.Part = max(min(link.Part, mostPart), smallRange)
+	a.reclaim(link)
 	for first := true; len(p) > 0; first = false {
 		r, mine := s.at(a, link, off, int64(len(p)), first)
 		if mine {
@@ -185,9 +241,12 @@ func (s *stream) at(a *ahead, link source.Link, off, n int64, first bool) (r *pa
 			s.want = min(growth*s.want, link.Part)
 		default:
 			s.want = smallRange
-			s.forget()
+			s.forget(a)
 		}
 		r, mine = s.add(off, min(max(s.want, min(n, link.Part)), s.obj.Size-off)), true
+	}
+	if !r.asked && !mine {
+		s.counted(a, -1)
 	}
 	r.asked = true
 	s.trim()
@@ -223,14 +282,21 @@ func (s *stream) remove(r *part) {
 	}
 }
 
+// counted adds to the early parts.
+func (s *stream) counted(a *ahead, n int64) int64 {
+	s.early.Add(n)
+	return a.early.Add(n)
+}
+
 // forget gives up what nobody asked for.
-func (s *stream) forget() {
+func (s *stream) forget(a *ahead) {
 	kept := s.parts[:0]
 	for _, r := range s.parts {
 		if r.asked {
 			kept = append(kept, r)
 		} else {
 			r.cut()
+			s.counted(a, -1)
 		}
 	}
 	clear(s.parts[len(kept):])
@@ -257,20 +323,18 @@ func (s *stream) trim() {
 // follow requests what comes after r: the rest of what is read now, and what is not asked
 // for yet where reads are in a row.
 func (s *stream) follow(a *ahead, link source.Link, r *part) {
-	a.mu.Lock()
-	share := int64(max(1, link.Conns/max(1, len(a.of))))
-	a.mu.Unlock()
+	room, share := a.room(link)
 	at := r.off + int64(len(r.buf))
-	for n := int64(0); n < min(share, mostEarly); n++ {
-		if at >= s.obj.Size || at >= s.end && s.want < link.Part {
+	for n := int64(0); n < share; n++ {
+		if s.over || at >= s.obj.Size || at >= s.end && s.want < link.Part {
 			return
 		}
 		if next := s.find(at); next != nil {
 			at = next.off + int64(len(next.buf))
 			continue
 		}
-		if a.early.Add(1) > int64(link.Conns) {
-			a.early.Add(-1)
+		if s.counted(a, 1) > room {
+			s.counted(a, -1)
 			return
 		}
 		next := s.add(at, min(link.Part, s.obj.Size-at))
@@ -279,7 +343,6 @@ func (s *stream) follow(a *ahead, link source.Link, r *part) {
 		next.cut = cut
 		go func() {
 			defer cut()
-			defer a.early.Add(-1)
 			a.read(ctx, s.obj, next)
 		}()
 	}

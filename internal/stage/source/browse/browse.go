@@ -57,6 +57,7 @@ type folder struct {
 	done bool           // that is everything
 	upto string         // objects with names up to this one are all there
 	gone error          // what Stat said of a name that is not in it; nil: not asked
+	keys bool           // a store's: what is not among its keys is not there
 }
 
 // covers says whether what has that name, a folder too, would be in the listing. Keys below
@@ -112,8 +113,8 @@ func (b *Browser) passes(name string) bool {
 	return b.ended.Load() || len(name) > 0 && name[0] == '/' || source.SchemeOf(source.Bare(name)) == ""
 }
 
-// key is a name in the form in which it is remembered.
-func key(name string) string { return strings.TrimRight(name, "/") }
+// key is a name in the form in which it is remembered: a/ is a, but a// is a folder in a.
+func key(name string) string { return strings.TrimSuffix(name, "/") }
 
 // ReadAt is Source's.
 func (b *Browser) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
@@ -180,7 +181,11 @@ func (b *Browser) recall(name string) (st source.Info, err error, known bool) { 
 		l.info.Name = name
 		return l.info, l.err, true
 	}
-	f := b.folders[source.Dir(k)]
+	if b.nowhere(k) {
+		return source.Info{}, errs.New(errs.NotFound, "there is no such object or folder").At(errs.Where{File: strings.Clone(name)}).
+			Try("check the name; if it was there when the dataset was indexed, it has been removed since"), true
+	}
+	f := b.around(k)
 	if f == nil {
 		return source.Info{}, nil, false
 	}
@@ -197,6 +202,29 @@ func (b *Browser) recall(name string) (st source.Info, err error, known bool) { 
 	return source.Info{}, &e, true
 }
 
+// around is the listing of the folder that has a key; nil: there is none. Buckets that are
+// not listed may be there.
+func (b *Browser) around(k string) *folder {
+	dir := source.Dir(k)
+	if strings.HasSuffix(dir, "://") {
+		return nil
+	}
+	return b.folders[key(dir)]
+}
+
+// nowhere says that the keys of a store, as far as they were listed, do not have a name, nor
+// the folder that it is in. Folders without a name are in no listing. b.mu is held.
+func (b *Browser) nowhere(k string) bool {
+	for dir := source.Dir(k); !strings.HasSuffix(dir, "//") && dir != k; dir = source.Dir(k) {
+		if f := b.folders[key(dir)]; f != nil {
+			_, there := f.at[k]
+			return f.keys && !there && f.covers(k)
+		}
+		k = dir
+	}
+	return false
+}
+
 // whole says whether an entry of a listing is all that Stat would say.
 func whole(i source.Info) bool { return i.Dir || i.Version != "" && i.Other == "" }
 
@@ -205,7 +233,7 @@ func (b *Browser) remember(name string, st source.Info, err error) {
 	defer b.mu.Unlock()
 	k := key(name)
 	if err != nil {
-		if f := b.folders[source.Dir(k)]; f != nil && f.gone == nil && f.covers(k) {
+		if f := b.around(k); f != nil && f.gone == nil && f.covers(k) {
 			f.gone = err
 		}
 	}
@@ -225,7 +253,8 @@ func (b *Browser) List(ctx context.Context, prefix string) iter.Seq2[source.Info
 		f := b.folders[key(prefix)]
 		b.mu.Unlock()
 		if f == nil || !f.done {
-			b.list(ctx, prefix, b.src.List(ctx, prefix), yield)
+			_, keys := source.Flat(ctx, b.src, prefix)
+			b.list(ctx, prefix, keys && !source.Can(b.src, prefix).Names, b.src.List(ctx, prefix), yield)
 			return
 		}
 		for _, it := range f.all {
@@ -236,9 +265,9 @@ func (b *Browser) List(ctx context.Context, prefix string) iter.Seq2[source.Info
 	}
 }
 
-// list passes on what a listing of a folder yields, and remembers it.
-func (b *Browser) list(ctx context.Context, prefix string, all iter.Seq2[source.Info, error], yield func(source.Info, error) bool) {
-	f := &folder{at: map[string]int{}}
+// list passes on what a listing of a folder yields, and remembers it. keys: it is a store's.
+func (b *Browser) list(ctx context.Context, prefix string, keys bool, all iter.Seq2[source.Info, error], yield func(source.Info, error) bool) {
+	f := &folder{at: map[string]int{}, keys: keys}
 	fits, stopped := true, false
 	for it, err := range all {
 		if err != nil {

@@ -67,7 +67,7 @@ func TestListingsAreAskedOnce(t *testing.T) {
 		found    int
 		most     bucket.Calls
 	}{
-		{"braces", []string{"mem://b/train/{000..999}.tar"}, 1000, bucket.Calls{Stats: 1, Lists: 1}},
+		{"braces", []string{"mem://b/train/{000..999}.tar"}, 1000, bucket.Calls{Lists: 1}},
 		{"a list", list, 1000, bucket.Calls{Lists: 1}},
 		{"two", []string{"mem://b/train/{000..001}.tar"}, 2, bucket.Calls{Stats: 3, Lists: 1}},
 		{"the last of many", []string{"mem://b/many/{019997..019999}.jpg"}, 3, bucket.Calls{Stats: 4, Lists: 2}},
@@ -96,6 +96,31 @@ func TestListingsAreAskedOnce(t *testing.T) {
 				t.Errorf("looking at %d names again: %+v", stats, got)
 			}
 		})
+	}
+}
+
+// Of a folder whose keys were all listed, nothing is asked that the listing says: neither of
+// a name that is not there, nor of one in a folder that is not.
+func TestWhatAListingLacksIsMissing(t *testing.T) {
+	s := bucket.New()
+	for i := range 10 {
+		s.Put(fmt.Sprintf("mem://b/train/%03d.tar", i), []byte{1})
+	}
+	b := over(t, s)
+	_, err := pattern.Expand(t.Context(), b, []string{"mem://b/train/{000..009}.tar"})
+	stagetest.Must(t, err)
+	s.Calls()
+	for _, name := range []string{"mem://b/train/manifest.json", "mem://b/train/.pack/plan.json", "mem://b/train/0000/x"} {
+		_, err := b.Stat(t.Context(), name)
+		if e := errs.From(err); errs.CodeOf(err) != errs.NotFound || e.Where.File != name || e.Hint == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if c := s.Calls(); c.All() > 0 {
+		t.Errorf("%+v", c)
+	}
+	if _, err := b.Stat(t.Context(), "mem://b/other/000.tar"); errs.CodeOf(err) != errs.NotFound || s.Calls().Stats == 0 {
+		t.Errorf("a folder that was not listed: %v", err)
 	}
 }
 
@@ -239,6 +264,82 @@ func TestAheadReadsLongRanges(t *testing.T) {
 	}
 	if c := read(size, size); c.Reads > 20 || c.Bytes != size {
 		t.Errorf("all at once: %+v", c)
+	}
+}
+
+// As many objects as Width lets read at once are read ahead of, and each byte once.
+func TestAheadOfManyObjects(t *testing.T) {
+	const n, size = 64, 1 << 20
+	s := bucket.New()
+	s.Reach = source.Link{Gap: 64 << 10, Part: 256 << 10, Conns: n}
+	for i := range n {
+		s.Put(fmt.Sprintf("mem://b/%02d", i), make([]byte, size))
+	}
+	b := over(t, s)
+	width := source.Width(b, "mem://b/00")
+	if width != n {
+		t.Fatalf("%d are read at once", width)
+	}
+	objs := make([]source.Info, n)
+	for i := range objs {
+		var err error
+		objs[i], err = b.Stat(t.Context(), fmt.Sprintf("mem://b/%02d", i))
+		stagetest.Must(t, err)
+	}
+	s.Calls()
+	for at := int64(0); at < size; at += 16 << 10 { // in turn: none is ahead of another
+		stagetest.Must(t, source.Each(t.Context(), width, n, func(i int) error { return b.ReadAt(t.Context(), objs[i], make([]byte, 16<<10), at) }))
+	}
+	b.End()
+	if c := s.Calls(); c.Reads > 8*n || c.Bytes > n*size {
+		t.Errorf("%d requests, %d bytes of %d", c.Reads, c.Bytes, n*size)
+	}
+}
+
+// What was requested early is counted until somebody asks for it, and those who no longer
+// read give it up for those who do.
+func TestAheadIsBounded(t *testing.T) {
+	const n, part, size = 16, 256 << 10, 8 << 20
+	s := bucket.New()
+	s.Reach = source.Link{Gap: 64 << 10, Part: part, Conns: n}
+	for i := range n + 1 {
+		s.Put(fmt.Sprintf("mem://b/%02d", i), make([]byte, size))
+	}
+	b := over(t, s)
+	stat := func(i int) source.Info {
+		obj, err := b.Stat(t.Context(), fmt.Sprintf("mem://b/%02d", i))
+		stagetest.Must(t, err)
+		return obj
+	}
+	objs := make([]source.Info, n+1)
+	for i := range objs {
+		objs[i] = stat(i)
+	}
+	s.Calls()
+	const begun = 64<<10 + 2*part // of each object; what follows is requested early
+	for _, obj := range objs[:n] {
+		for at := int64(0); at < begun; at += 32 << 10 {
+			stagetest.Must(t, b.ReadAt(t.Context(), obj, make([]byte, 32<<10), at))
+		}
+	}
+	var c bucket.Calls
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		more := s.Calls()
+		if c.Reads += more.Reads; more.Reads == 0 {
+			break // what was requested has come
+		}
+		c.Bytes += more.Bytes
+	}
+	if early := (c.Bytes - n*begun) / part; early < n/2 || early > n {
+		t.Errorf("%d parts are in memory that nobody asked for", early)
+	}
+	s.Latency = 5 * time.Millisecond
+	s.Calls()
+	for at := int64(0); at < size; at += 4 << 10 {
+		stagetest.Must(t, b.ReadAt(t.Context(), objs[n], make([]byte, 4<<10), at))
+	}
+	if c := s.Calls(); c.Most < 3 || c.Bytes > size {
+		t.Errorf("with others that no longer read: %d requests at once, %d bytes", c.Most, c.Bytes)
 	}
 }
 

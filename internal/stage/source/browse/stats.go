@@ -102,13 +102,13 @@ func (b *Browser) statIn(ctx context.Context, dir string, names []string, which 
 	}
 	left = left[:0]
 	seen, limit := 0, listFor*len(wanted)+pageNames
-	all, flat := source.Flat(ctx, b.src, dir+"/")
+	all, flat := source.Flat(ctx, b.src, source.Below(dir))
 	if flat {
 		all = direct(dir, atMost(limit, all))
 	} else {
 		all = b.src.List(ctx, dir)
 	}
-	b.list(ctx, dir, all, func(it source.Info, e error) bool {
+	b.list(ctx, dir, flat, all, func(it source.Info, e error) bool {
 		if e != nil {
 			return false // looking at each says why
 		}
@@ -144,13 +144,12 @@ func direct(dir string, all iter.Seq2[source.Info, error]) iter.Seq2[source.Info
 		last := ""
 		for it, err := range all {
 			if err == nil {
-				rest := strings.TrimPrefix(strings.TrimPrefix(it.Name, dir), "/")
-				first, _, deeper := strings.Cut(rest, "/")
-				if deeper && first == last {
+				first, _, deeper := strings.Cut(strings.TrimPrefix(it.Name, source.Below(dir)), "/")
+				if deeper && (first == last || first == "") { // a folder without a name is in no listing
 					continue
 				}
 				if deeper {
-					last, it = first, source.Info{Name: dir + "/" + first, Dir: true}
+					last, it = first, source.Info{Name: source.Below(dir) + first, Dir: true}
 				}
 			}
 			if !yield(it, err) {

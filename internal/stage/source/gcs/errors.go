@@ -70,7 +70,7 @@ func (s *store) refused(ctx context.Context, r request, resp *http.Response) err
 	case resp.StatusCode == http.StatusForbidden:
 		return errs.New(errs.Denied, "Google Cloud Storage denies access").At(where).Because(why).Try("%s", s.creds.hint())
 	case resp.StatusCode == http.StatusProxyAuthRequired:
-		return errs.New(errs.Denied, "the proxy requires a user name and a password").At(where).Because(why).Try("put user and password into HTTPS_PROXY: http://user:password@proxy:port")
+		return remote.NoProxyAccess(r.name)
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
 		return errs.New(errs.Unreadable, "the server redirects to another address, to which no credentials are sent").At(where).Because(why).
 			Try("check endpoint_url, STORAGE_EMULATOR_HOST and any proxies")

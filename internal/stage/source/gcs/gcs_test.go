@@ -22,6 +22,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/browse"
 	"github.com/stoker-data/stoker/internal/stage/source/gcs"
 	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
@@ -335,6 +336,10 @@ func TestAnswersAreChecked(t *testing.T) {
 			refuse(w, true, 403, "forbidden", "me@example.com does not have storage.objects.get access")
 			return true
 		}, code: errs.Denied, says: "does not have storage.objects.get"},
+		"a proxy": {spoil: func(w http.ResponseWriter, r *http.Request) bool {
+			w.WriteHeader(http.StatusProxyAuthRequired)
+			return true
+		}, code: errs.Denied, says: "the proxy requires a user name and a password (407)"},
 		"out of order": {spoil: func(w http.ResponseWriter, r *http.Request) bool {
 			refuse(w, true, 500, "backendError", "try again")
 			return true
@@ -516,4 +521,39 @@ func FuzzListing(f *testing.F) {
 			last = it.Name
 		}
 	})
+}
+
+// Keys that a path cannot be are found, and read as what they are.
+func TestPatternsOverKeysThatAreNoPaths(t *testing.T) {
+	_, access := serve(t, map[string]object{
+		"a/x":   {data: []byte("a/x"), generation: 1},
+		"a//x":  {data: []byte("a//x"), generation: 2},
+		"a//y":  {data: []byte("a//y"), generation: 3},
+		"a///x": {data: []byte("a///x"), generation: 4},
+		"/x":    {data: []byte("/x"), generation: 5},
+		"x":     {data: []byte("x"), generation: 6},
+		"z":     {data: []byte("z"), generation: 7},
+	})
+	src := browse.New(t.Context(), open(t, access), nil)
+	defer src.End()
+	for given, want := range map[string][]string{
+		"a/x": {"a/x"}, "a//x": {"a//x"}, "a//{y,x}": {"a//y", "a//x"}, "/x": {"/x"}, "a/*": {"a/x"}, "a//*": {"a//x", "a//y"}, "a///*": {"a///x"}, "/*": {"/x"}, "*": {"a", "x", "z"},
+		"*/x": {"a/x"}, "*//x": {"a//x"}, "**/x": {"/x", "a///x", "a//x", "a/x", "x"}, "z*": {"z"}, "/z*": nil, "/z": nil, "a/y": nil,
+	} {
+		const root = "gs://photos/"
+		got, err := pattern.Expand(t.Context(), src, []string{root + given})
+		for i, name := range got {
+			if got[i] = strings.TrimPrefix(name, root); want == nil || got[i] == "a" {
+				continue
+			}
+			clean, err := source.Abs(name)
+			stagetest.Must(t, err)
+			if b, err := readAll(t, src, clean); err != nil || string(b) != got[i] {
+				t.Errorf("%s has the bytes of %q, %v", clean, b, err)
+			}
+		}
+		if !slices.Equal(got, want) || (want == nil) != (errs.CodeOf(err) == errs.NotFound) {
+			t.Errorf("%s: %q, want %q (%v)", given, got, want, err)
+		}
+	}
 }

@@ -32,7 +32,7 @@ func (s *store) page(ctx context.Context, dir, letters string, flat bool, token 
 		return s.buckets(ctx, dir, flat, token)
 	}
 	query := url.Values{"fields": {"nextPageToken,prefixes,items(name,size,generation)"}}
-	if prefix := remote.Prefix(key, letters); prefix != "" {
+	if prefix := remote.Prefix(dir, letters); prefix != "" {
 		query.Set("prefix", prefix)
 	}
 	if !flat {
@@ -45,7 +45,7 @@ func (s *store) page(ctx context.Context, dir, letters string, flat bool, token 
 	if err := s.ask(ctx, request{name: dir, bucket: bucket, query: query}, &l); err != nil {
 		return remote.Page{}, err
 	}
-	return l.page(strings.TrimSuffix(strings.TrimSuffix(dir, key), "/"))
+	return l.page(strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(dir, "/"), key), "/"))
 }
 
 // page is the listing of a bucket, whose name as the user writes it is root.

@@ -36,7 +36,7 @@ type Mux struct {
 type opened struct {
 	source.Scheme
 	access  source.Access
-	buckets []string // whose names it has; nil: all of the scheme
+	buckets []string // whose names it has; nil: all of the scheme; empty: none
 	once    sync.Once
 	src     source.Source
 	hot     source.Hot    // src, or nil
@@ -133,7 +133,11 @@ func waysOf(s source.Scheme, places []source.Place) (ways []*opened, err error) 
 	}
 	switch len(ways) {
 	case 0: // nothing but what a table names, if that
-		return []*opened{{Scheme: s, access: first(places)}}, nil
+		way := &opened{Scheme: s, access: first(places)}
+		if s.Name != "file" && slices.ContainsFunc(places, func(p source.Place) bool { return p.Access.Storage != way.access.Storage }) {
+			way.buckets = []string{} // nobody knows whose table it would be
+		}
+		return []*opened{way}, nil
 	case 1:
 		ways[0].buckets = nil
 	}

@@ -51,7 +51,9 @@ func TestBucketsThatAreReachedInDifferentWays(t *testing.T) {
 	var asked, written []string
 	open := func(a source.Access) (source.Source, error) {
 		made[a.Storage]++
-		written = append(written, a.Storage.Region+": "+strings.Join(a.Written.Names, " "))
+		if a.Written != nil {
+			written = append(written, a.Storage.Region+": "+strings.Join(a.Written.Names, " "))
+		}
 		return store{objects, a, &asked}, nil
 	}
 	schemes := []source.Scheme{source.Local(), {Name: "toy", Open: open}, {Name: "other", Open: open}}
@@ -87,6 +89,19 @@ func TestBucketsThatAreReachedInDifferentWays(t *testing.T) {
 	stagetest.Must(t, err)
 	if _, err := m.Stat(t.Context(), "toy://b2/x"); err != nil || made[first.Storage] != 1 { // where all are the same, names that are found are too
 		t.Errorf("%v, %v", err, made)
+	}
+	// A scheme that only a table names is reached as all datasets say, if they say the same.
+	for _, other := range []source.Access{first, second} {
+		clear(made)
+		m, err := mux.Of(schemes, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"/local", "toy://b/x"}, Access: other}})
+		stagetest.Must(t, err)
+		_, err = m.Stat(t.Context(), "other://a/x")
+		if same := other == first; same != (err == nil) || !same && (errs.CodeOf(err) != errs.Config || errs.From(err).Hint == "" || len(made) != 0) {
+			t.Errorf("a scheme that no dataset names, the same storage %v: %v, made %v", same, err, made)
+		}
+		if _, err := m.Stat(t.Context(), "/nothing"); errs.CodeOf(err) != errs.NotFound {
+			t.Errorf("local files: %v", err)
+		}
 	}
 	repo := []source.Scheme{{Name: "toy", Parts: 2, Open: open}}
 	m, err = mux.Of(repo, []source.Place{{Names: []string{"toy://a/x"}, Access: first}, {Names: []string{"toy://a/y"}, Access: second}})

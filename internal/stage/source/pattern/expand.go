@@ -218,8 +218,8 @@ func Suggest(ctx context.Context, src source.Source, name string) string {
 func deepest(ctx context.Context, src source.Source, name string) (dir, rest string) {
 	name = source.Clean(name)
 	for dir = source.Dir(name); ; dir = source.Dir(dir) {
-		if dir == source.Dir(dir) || source.IsDir(ctx, src, dir) {
-			rest = strings.TrimPrefix(strings.TrimPrefix(name, dir), "/")
+		if dir == source.Dir(dir) || !strings.HasSuffix(dir, "/") && source.IsDir(ctx, src, dir) {
+			rest = strings.TrimLeft(strings.TrimPrefix(name, dir), "/")
 			return dir, rest
 		}
 	}

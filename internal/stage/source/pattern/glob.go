@@ -11,7 +11,7 @@ import (
 )
 
 // What *, ?, [] and ** of a pattern stand for: asked of a source part by part, or of a
-// flat listing.
+// flat listing. Several slashes are one, but not in keys (see Clean).
 
 func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
 
@@ -26,7 +26,7 @@ func (x expander) glob(pattern string) ([]string, error) {
 	for plain := true; rest != "" && len(found) > 0; {
 		var part string
 		part, rest, _ = strings.Cut(rest, "/")
-		if part == "" {
+		if part == "" && !source.Keyed(pattern) {
 			continue
 		}
 		if plain = plain && !hasGlob(part); plain {
@@ -75,7 +75,10 @@ func (x expander) width(dir string) int {
 // flat is what matches the rest of a pattern, which begins with **, in a flat listing of
 // what is below dir.
 func (x expander) flat(dir, rest string) (next []string, err error) {
-	pattern := strings.FieldsFunc(strings.ReplaceAll(rest, "[!", "[^"), func(r rune) bool { return r == '/' })
+	pattern := strings.Split(strings.TrimRight(strings.ReplaceAll(rest, "[!", "[^"), "/"), "/")
+	if !source.Keyed(dir) {
+		pattern = slices.DeleteFunc(pattern, func(p string) bool { return p == "" })
+	}
 	folders := pattern[len(pattern)-1] != "**" // may be what is meant
 	var before []string
 	for it, err := range source.Walk(x.ctx, x.src, dir) {
@@ -91,7 +94,7 @@ func (x expander) flat(dir, rest string) (next []string, err error) {
 			same++
 		}
 		for n := same + 1; folders && n < len(parts); n++ {
-			if matches(pattern, parts[:n]) {
+			if parts[n-1] != "" && matches(pattern, parts[:n]) {
 				next = append(next, dir+strings.Join(parts[:n], "/"))
 			}
 		}

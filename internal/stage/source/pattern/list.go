@@ -2,6 +2,7 @@ package pattern
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -84,10 +85,8 @@ func readList(ctx context.Context, src source.Source, list string, elsewhere fun
 			return nil, errs.From(err).At(errs.Where{File: list})
 		}
 		for _, name := range names {
-			if host := source.HostOf(name); !source.SameHost(host, source.HostOf(list)) && (elsewhere == nil || !elsewhere(name)) {
-				if host == "" {
-					host = "files on this machine"
-				}
+			if !source.SameStore(list, name) && (elsewhere == nil || !elsewhere(name)) {
+				host := cmp.Or(source.StoreOf(name), "files on this machine")
 				return nil, bad("names %s, but the list is stored elsewhere: a list may name only what is stored where it is", errs.Name(host)).
 					Try("if you trust the list, add a prefix of these names to dataset.origins")
 			}
@@ -108,6 +107,9 @@ func listed(list, line string) (string, error) {
 	case source.SchemeOf(line) != "" || strings.HasPrefix(line, "pipe:"):
 		return source.Bare(line), nil
 	case line[0] != '/':
+		if source.Keyed(list) {
+			return source.Join(source.Dir(list), line), nil
+		}
 		return source.Clean(source.Dir(list) + "/" + line), nil
 	case source.SchemeOf(list) != "":
 		return "", errs.New(errs.Config, "an absolute path")

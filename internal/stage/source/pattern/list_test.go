@@ -88,3 +88,54 @@ func TestLists(t *testing.T) {
 		}
 	}
 }
+
+// A list opens nothing but the container, or the repository, that it is in: the user's
+// credentials are good for others too.
+func TestListsStayWhereTheyAre(t *testing.T) {
+	store := bucket.New()
+	const mine, hub = "abfss://mine@acct.dfs.core.windows.net/", "hf://datasets/"
+	for _, name := range []string{
+		mine + "d/x.tar", "abfss://secret@acct.dfs.core.windows.net/x.tar", "abfss://acct.dfs.core.windows.net/x.tar",
+		hub + "me/open/d/x.tar", hub + "me/open@v1/x.tar", hub + "me/private/x.tar", hub + "old/d/x.tar", hub + "old/x.tar", "gs://b/../c/x.tar", "gs://b/x.tar",
+	} {
+		store.Put(name, []byte(name))
+	}
+	m := mux.New([]source.Scheme{
+		source.Local(),
+		{Name: "abfss", Open: func(source.Access) (source.Source, error) { return store, nil }},
+		{Name: "hf", Parts: 3, Open: func(source.Access) (source.Source, error) { return store, nil }},
+		{Name: "gs", Open: func(source.Access) (source.Source, error) { return store, nil }},
+	}, source.Access{})
+	defer m.Close()
+	for _, c := range []struct {
+		list, line string
+		allowed    bool
+	}{
+		{mine + "list", mine + "d/x.tar", true},
+		{mine + "list", "d/x.tar", true},
+		{mine + "list", "abfss://secret@acct.dfs.core.windows.net/x.tar", false},
+		{mine + "list", "../secret@acct.dfs.core.windows.net/x.tar", false},
+		{mine + "list", "abfss://acct.dfs.core.windows.net/x.tar", false},
+		{hub + "me/open/l/list", hub + "me/open/d/x.tar", true},
+		{hub + "me/open/l/list", "../d/x.tar", true},
+		{hub + "me/open/l/list", hub + "me/open@v1/x.tar", false},
+		{hub + "me/open/l/list", hub + "me/private/x.tar", false},
+		{hub + "me/open/l/list", "../../private/x.tar", false},
+		{hub + "me/open/l/list", hub + "me/open/../private/x.tar", false},
+		{hub + "old/list", "d/x.tar", true}, // which has no owner
+		{hub + "old/list", hub + "old/x.tar", true},
+		{hub + "old/list", hub + "me/private/x.tar", false},
+		{"gs://b/list", "gs://b/x.tar", true},
+		{"gs://b/list", "gs://b/../c/x.tar", false},
+	} {
+		store.Put(c.list, []byte(c.line))
+		got, err := pattern.Expand(t.Context(), m, []string{"@" + c.list})
+		if c.allowed != (err == nil && len(got) == 1) || err != nil && (errs.CodeOf(err) != errs.Config || !strings.Contains(errs.From(err).Hint, "dataset.origins")) {
+			t.Errorf("%s in %s: %q, %v", c.line, c.list, got, err)
+		}
+		beyond := !c.allowed && source.SchemeOf(c.line) != ""
+		if beyond && source.Under([]string{source.Dir(c.list)}, c.line) {
+			t.Errorf("%s is under the folder of %s", c.line, c.list)
+		}
+	}
+}

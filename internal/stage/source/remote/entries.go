@@ -15,13 +15,14 @@ func Split(name string) (bucket, key string) {
 	return bucket, key
 }
 
-// Prefix is what keys begin with that are below the folder key and go on with letters; ""
-// for all of a bucket.
-func Prefix(key, letters string) string {
-	if key == "" {
-		return letters
+// Prefix is what keys begin with that are below a folder, as Page gets it, and go on with
+// letters; "" for all of a bucket. The name of a folder without a name ends in its slash.
+func Prefix(dir, letters string) string {
+	_, key := Split(dir)
+	if key != "" {
+		key += "/"
 	}
-	return key + "/" + letters
+	return key + dir[len(strings.TrimRight(dir, "/")):] + letters
 }
 
 // Entries makes the entries of a page out of what a store lists: objects by their names,

@@ -23,7 +23,7 @@ import (
 // seconds where that was lifted.
 
 const (
-	firstLimit = 8.0
+	firstLimit = 20.0 // the first batch waits for all of its ranges: most of them are asked for in three rows
 	leastLimit = 1.0
 	mostLimit  = 512.0
 

@@ -30,8 +30,8 @@ type Store interface {
 	// than obj.Size, or not of this range counts nothing.
 	Read(ctx context.Context, obj source.Info, p []byte, off int64) (n int, err error)
 	// Page is one page of a listing: what is directly below dir, or, if flat, all
-	// objects below it at any depth. dir has no slash at its end. token is "" for the
-	// first page, and Page.Next of the page before for the others. A dir below which
+	// objects below it at any depth. dir has no slash at its end, unless the folder has no
+	// name: "a/" is where a//x is. token is "" for the first page, and Page.Next of the page before for the others. A dir below which
 	// there is nothing has a first page without entries, or is an error: not_found.
 	Page(ctx context.Context, dir string, flat bool, token string) (Page, error)
 }

@@ -66,7 +66,7 @@ func (s *store) below(ctx context.Context, o object) (bool, error) {
 func (s *store) list(ctx context.Context, o object, letters string, q url.Values) ([]byte, error) {
 	q.Set("list-type", "2")
 	q.Set("encoding-type", "url") // XML has no way to write most control characters
-	if prefix := remote.Prefix(o.key, letters); prefix != "" {
+	if prefix := remote.Prefix(o.name, letters); prefix != "" {
 		q.Set("prefix", prefix)
 	}
 	bucket := o
@@ -147,10 +147,7 @@ func readListing(body []byte, dir object, flat bool) (remote.Page, error) {
 	if err != nil {
 		return remote.Page{}, err
 	}
-	prefix := ""
-	if dir.key != "" {
-		prefix = dir.key + "/"
-	}
+	prefix := remote.Prefix(dir.name, "")
 	page := remote.Page{Entries: make([]source.Info, 0, len(l.Contents)+len(l.CommonPrefixes))}
 	for objects, folders := l.Contents, l.CommonPrefixes; len(objects) > 0 || len(folders) > 0; {
 		if len(folders) == 0 || len(objects) > 0 && objects[0].Key < folders[0].Prefix {

@@ -53,9 +53,9 @@ func (l *login) of(name string, u *url.URL) (sent, error) {
 		password, _ := u.User.Password()
 		return sent{basic(u.User.Username(), password), "the user name and password of the URL"}, nil
 	}
-	written := l.access.Written.Host(u.Scheme + "://" + u.Host)
+	written := func() bool { return l.access.Written.Host(u.Scheme + "://" + u.Host) }
 	why := ""
-	if variable := l.access.Storage.TokenEnv; variable != "" && !written {
+	if variable := l.access.Storage.TokenEnv; variable != "" && !written() {
 		why = "the token of " + variable + " is sent only to hosts that dataset.path or dataset.origins name"
 	} else if variable != "" {
 		token := strings.TrimSpace(os.Getenv(variable))
@@ -78,7 +78,7 @@ func (l *login) of(name string, u *url.URL) (sent, error) {
 		if m.host != "" && strings.EqualFold(m.host, u.Hostname()) {
 			return sent{basic(m.login, m.password), "the entry of this host in " + l.file}, nil
 		}
-		if m.host == "" && written {
+		if m.host == "" && written() {
 			return sent{basic(m.login, m.password), "the default entry of " + l.file}, nil
 		}
 	}
