@@ -61,7 +61,7 @@ type Run struct {
 	ctx     context.Context
 	data    string           // name of the folder
 	proxies []*slownet.Proxy // Proxy, and the one before the Hub's storage
-	try     int // of tries, from 0
+	try     int              // of tries, from 0
 	puts    int
 	began   time.Time
 	before  int64 // see mark
