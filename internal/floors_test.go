@@ -32,7 +32,7 @@ var floors = [][]string{
 		"internal/tool/doctor/judge", "internal/tool/doctor/loop", "internal/tool/doctor/report", "internal/tool/doctor/system", "internal/tool/doctor/tiers", "internal/tool/doctor/watch",
 	},
 	{".", "cmd/stoker", "examples"}, // 4: doors
-	{"harness", "harness/faults", "harness/score", "harness/slowfs", "harness/slownet"}, // 5: test harnesses, a module of their own
+	{"harness", "harness/faults", "harness/hub", "harness/score", "harness/slowfs", "harness/slownet"}, // 5: test harnesses, a module of their own
 }
 
 // outside is the first floor that no package of the product is on: its module is another.

@@ -48,7 +48,7 @@ func (r *Run) renew() {
 	}
 }
 
-// startHub starts a Hub of the run, with two proxies: one in front of the Hub, one in front of
+// startHub starts a Hub of the run's own, with two proxies: one before the Hub, one before
 // its storage.
 func (r *Run) startHub(opt slownet.Options) error {
 	ends := &ending{TB: r.Lab.t}

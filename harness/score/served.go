@@ -12,7 +12,7 @@ import (
 	"github.com/stoker-data/stoker/harness/slownet"
 )
 
-// served is a dataset on a web server reached through a link. Pages of folders are JSON, as nginx's.
+// served is a dataset on a web server, which a link leads to. Pages of folders are JSON, as nginx's.
 type served struct {
 	server *http.Server
 	proxy  *slownet.Proxy

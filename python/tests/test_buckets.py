@@ -246,12 +246,13 @@ def test_storage_in_the_words_of_fsspec_reaches_the_store(
     """The address is in storage_options and nowhere else, as s3fs, gcsfs, adlfs and huggingface_hub spell it; keys
     are in the environment."""
     store = opened(scheme)
-    options: dict[str, Any] = {
+    every: dict[str, dict[str, Any]] = {
         "s3": {"anon": False, "client_kwargs": {"endpoint_url": store.url, "region_name": stores.REGION}},
         "gs": {"token": "anon", "project": "any", "endpoint_url": store.url},
         "az": {"anon": False, "account_name": clouds.ACCOUNT, "endpoint_url": f"{store.url}/{clouds.ACCOUNT}"},
         "hf": {"endpoint": store.url, "token": None},
-    }[scheme]
+    }
+    options = every[scheme]
     keys = {
         "s3": {key: value for key, value in store.env.items() if "ENDPOINT" not in key and "REGION" not in key},
         "gs": {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"},
@@ -327,8 +328,9 @@ def test_late_answers_are_hedged_and_told(net: Any, opened: Opened) -> None:
         assert len(ids(loader)) == 100
 
         def unknown() -> int:
-            asked = told(loader)["requests"] - before["requests"]
-            return abs(asked - (proxy.counts()["requests"] - counted["requests"]))
+            asked: int = told(loader)["requests"] - before["requests"]
+            sent: int = proxy.counts()["requests"] - counted["requests"]
+            return abs(asked - sent)
 
         # One that loses may never be sent.
         wait_until(lambda: unknown() <= told(loader)["hedges"] - before["hedges"], "all requests")
