@@ -77,7 +77,8 @@ func (s *store) refused(ctx context.Context, r request, resp *http.Response) err
 	case resp.StatusCode == http.StatusNotFound:
 		return remote.Missing(r.name)
 	case why.Code == "BlobArchived", why.Code == "BlobBeingRehydrated":
-		return errs.New(errs.Unreadable, "the blob is archived").At(where).Because(why).Try("rehydrate it: `az storage blob set-tier --tier Hot`")
+		return errs.New(errs.Unreadable, "the blob is archived").At(where).Because(why).
+			Try("rehydrate it: `az storage blob set-tier --account-name %s --container-name %s --name NAME --tier Hot`", errs.Name(r.account), container)
 	case denied(resp.StatusCode, why.Code):
 		hint := s.creds.hint(r, was)
 		if at := resp.Header.Get("Www-Authenticate"); was.token != "" && strings.Contains(at, "authorization_uri=") {
