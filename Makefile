@@ -119,19 +119,20 @@ servers:
 # The sources against every server that they know: Go packages, files of python/tests, and a training whose store goes
 # away for a minute, on the photographs of DATA if it is given.
 REMOTE_PACKAGES := ./internal/stage/source/... ./internal/stagetest/...
-REMOTE_TESTS := tests/test_buckets.py
+REMOTE_TESTS := tests/test_buckets.py tests/test_secrets.py
 test-remote: servers engine venv build/slownet .venv-frameworks/ready
 	@rm -f build/skips.jsonl
 	STOKER_SERVERS=all $(PYTHON) tools/skips.py go test -count=1 -timeout $(LONG) $(REMOTE_PACKAGES)
+	cd harness && STOKER_SERVERS=all $(PYTHON) ../tools/skips.py go test -count=1 -timeout $(LONG) -run Clouds ./faults
 	cd python && STOKER_SERVERS=all STOKER_ALL=1 ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal $(REMOTE_TESTS)
 	STOKER_ALL=1 && export STOKER_ALL && STOKER_TEST_PHOTOS="$(if $(DATA),$$(realpath -m -- "$(DATA)"))" && export STOKER_TEST_PHOTOS && $(FRAMEWORKS) frameworks/test_remote.py
 	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) recipes/test_training.py -k bucket
 	@$(PYTHON) tools/skips.py report
 
 # The sources against a bucket of yours: make cloud-test URL=s3://bucket/prefix. What they
-# need is uploaded there by the store's own command (aws, gcloud, az), and removed.
+# need is uploaded there, with the credentials that the environment has, and removed.
 cloud-test:
-	STOKER_CLOUD_URL=$(URL) go test -count=1 -v -timeout $(LONG) ./internal/stagetest/cloud
+	STOKER_CLOUD_URL=$(URL) go test -count=1 -v -run '^TestCloud$$' -timeout $(LONG) ./internal/stagetest/cloud
 
 # The proxy of tests that are written in Python.
 build/slownet: $(shell find harness/slownet -name '*.go' 2>/dev/null) harness/go.mod
@@ -140,7 +141,7 @@ build/slownet: $(shell find harness/slownet -name '*.go' 2>/dev/null) harness/go
 
 # The campaign of faults: each fault of a network or a store, those that are random with 20
 # seeds, in bench/results/faults.json. make test runs each once.
-faults: servers-short venv
+faults: servers venv
 	$(VENV)/python -m bench.faults
 
 # What is read from a bucket through a slow link, by stoker and by its peers, on the photographs of DATA: about an hour

@@ -160,8 +160,9 @@ func TestRequestsAtOnceFillTheLink(t *testing.T) {
 				if share < 0.95 {
 					t.Errorf("%.2f of the link", share)
 				}
-				if length == 8<<20 && l.most.Load() > 64 {
-					t.Errorf("%d requests at once, where 4 would do", l.most.Load())
+				// Four would do; the growth of the first seconds may still be on its way back.
+				if length == 8<<20 && l.most.Load() > 128 {
+					t.Errorf("%d requests at once of 256 that were wanted, where 4 would do", l.most.Load())
 				}
 			})
 		})

@@ -109,12 +109,13 @@ type request struct {
 }
 
 // try makes attempts until one succeeds, or nothing can be gained by another. attempt
-// returns how many bytes it brought: while bytes come, the deadline is put off.
+// returns how many bytes it brought; those that need not come again put the deadline off.
 func (s *Source) try(ctx context.Context, r request, attempt func(context.Context, *way, *request) (int, error)) error {
 	h := s.way(r.name)
 	t := trial{since: time.Now(), deadline: s.access.Deadline}
 	for {
-		n, err := s.once(ctx, h, &t, &r, attempt)
+		left := r.bytes
+		err := s.once(ctx, h, &t, &r, attempt)
 		if err == nil {
 			h.recovered(&t)
 			return nil
@@ -132,7 +133,7 @@ func (s *Source) try(ctx context.Context, r request, attempt func(context.Contex
 			t.deadline = untilReached
 		}
 		r.timed = false // the next one asks for less, or is not like others
-		wait, again := t.failed(fault, n > 0)
+		wait, again := t.failed(fault, left-r.bytes)
 		if again {
 			h.waits(&t, fault)
 			if fault.Kind != Expired { // which all requests meet at once, and no server's trouble
@@ -158,21 +159,21 @@ func (s *Source) origin(name string) string {
 }
 
 // once makes one attempt, within the limits. What is measured of it begins when it may.
-func (s *Source) once(ctx context.Context, h *way, t *trial, r *request, attempt func(context.Context, *way, *request) (int, error)) (int, error) {
+func (s *Source) once(ctx context.Context, h *way, t *trial, r *request, attempt func(context.Context, *way, *request) (int, error)) error {
 	if h.rate != nil && r.bytes > 0 {
 		wait := h.rate.take(r.bytes)
 		if err := source.Sleep(ctx, wait); err != nil {
-			return 0, err
+			return err
 		}
 		t.since = t.since.Add(wait)
 	}
 	asked := time.Now()
 	if err := h.hold(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	defer h.release()
 	if err := h.enter(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	m := &meter{begun: time.Now(), patience: s.net.opt.Patience}
 	t.waited(m.begun.Sub(asked), h.born.Add(time.Duration(h.heard.Load())))
@@ -182,7 +183,7 @@ func (s *Source) once(ctx context.Context, h *way, t *trial, r *request, attempt
 	}
 	n, err := attempt(context.WithValue(ctx, meterKey{}, m), h, r)
 	h.left(m, n, length, err)
-	return n, err
+	return err
 }
 
 func atByte(name string, off int64) errs.Where {

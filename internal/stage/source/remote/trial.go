@@ -14,6 +14,7 @@ const (
 	mostWait  = 20 * time.Second       // the longest of all
 	mostAfter = 2 * time.Minute        // the longest that a server may ask for: it may be wrong
 	toldLast  = 5                      // attempts that an error lists
+	leastCame = 64 << 10         // bytes that put the deadline off: a few at a time would do so for ever
 	sameBytes = 3                      // times that bytes have to arrive which are not those of their checksum
 
 	// untilReached is how long a host is tried that has never answered: it is more likely
@@ -23,7 +24,8 @@ const (
 
 // trial is the attempts of one request.
 type trial struct {
-	since     time.Time // of the first attempt, or of the last bytes; see waited
+	since     time.Time // of the first attempt, or of the last leastCame bytes; see waited
+	came      int       // bytes since then
 	deadline  time.Duration
 	unreached bool // the host has never answered
 	row       int  // faults since the last bytes
@@ -42,11 +44,14 @@ type told struct {
 }
 
 // failed counts a fault, and says how long to wait before the next attempt, if there is
-// to be one. moved means that bytes came. Waits are drawn evenly from zero to twice the
+// to be one. came is how many bytes the attempt brought that need not come again. Waits are drawn evenly from zero to twice the
 // last limit ("full jitter"), so that requests that failed together do not retry together.
-func (t *trial) failed(f *Fault, moved bool) (wait time.Duration, again bool) {
-	if moved {
-		t.since, t.row = time.Now(), 0
+func (t *trial) failed(f *Fault, came int) (wait time.Duration, again bool) {
+	if t.came += came; came > 0 {
+		t.row = 0
+	}
+	if t.came >= leastCame {
+		t.since, t.came = time.Now(), 0
 	}
 	t.all++
 	t.row++

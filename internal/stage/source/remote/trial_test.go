@@ -174,8 +174,16 @@ func TestWaiting(t *testing.T) {
 	if tr.left() > 0 {
 		t.Error("the deadline is not over")
 	}
-	if _, again := tr.failed(&Fault{What: "x"}, true); !again || tr.left() < 50*time.Second {
+	if _, again := tr.failed(&Fault{What: "x"}, leastCame); !again || tr.left() < 50*time.Second {
 		t.Error("bytes did not put the deadline off")
+	}
+	// A few bytes with each attempt are an end in hours: they do so together.
+	few := trial{since: time.Now().Add(-time.Hour), deadline: time.Minute}
+	if _, again := few.failed(&Fault{What: "x"}, leastCame/2); again || few.left() > 0 {
+		t.Error("a few bytes put the deadline off")
+	}
+	if _, again := few.failed(&Fault{What: "x"}, leastCame/2); !again || few.left() < 50*time.Second {
+		t.Error("bytes of two attempts did not put the deadline off")
 	}
 
 	src, s := newScript(t, time.Hour, attempt{0, &Fault{Kind: Throttled, What: "x", After: time.Minute}})
@@ -193,7 +201,7 @@ func TestJitter(t *testing.T) {
 	for range 300 {
 		tr := trial{since: time.Now(), deadline: time.Hour}
 		for row := range longest {
-			wait, again := tr.failed(&Fault{What: "x"}, false)
+			wait, again := tr.failed(&Fault{What: "x"}, 0)
 			limit := min(firstWait<<row, mostWait)
 			if !again || wait < 0 || wait > limit {
 				t.Fatalf("wait %d is %s, the limit %s", row, wait, limit)
@@ -207,12 +215,12 @@ func TestJitter(t *testing.T) {
 		}
 	}
 	tr := trial{since: time.Now(), deadline: time.Hour}
-	if wait, again := tr.failed(&Fault{What: "x", After: 30 * time.Second}, false); !again || wait < 30*time.Second || wait > 31*time.Second {
+	if wait, again := tr.failed(&Fault{What: "x", After: 30 * time.Second}, 0); !again || wait < 30*time.Second || wait > 31*time.Second {
 		t.Errorf("after Retry-After of 30 s: %s", wait)
 	}
 	for range 2 * toldLast {
 		for i := range 2 {
-			tr.failed(&Fault{What: fmt.Sprint("kind ", i)}, false)
+			tr.failed(&Fault{What: fmt.Sprint("kind ", i)}, 0)
 		}
 	}
 	if len(tr.last) != toldLast || tr.all != 4*toldLast+1 {
