@@ -145,18 +145,34 @@ class Remote:
         self.plain = stack.enter_context(link.Link(self.store))
         self.tls = stack.enter_context(link.Link(self.store, link.certificate(folder)))
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+        self.lines: list[list[str]] = []
+        # Of the question that is being asked:
         self.gates: list[rig.Gate] = []
         self.figures: dict[str, float] = {}
         self.disturbed: list[float] = []
         self.doubts: list[str] = []
-        self.lines: list[list[str]] = []
-        self.document: dict[str, Any] = {
-            "question": "data in an object store, through a slow link",
+        self.answers: dict[str, Any] = {}
+        self.document: dict[str, Any] = {"question": "data in an object store, through a slow link"}
+        if args.only and args.out.exists():
+            self.document = json.loads(args.out.read_text())
+
+    def ask(self, question: str, measure: Callable[[Remote], None]) -> None:
+        """Answers to other questions that are in the file stay what they are."""
+        self.gates, self.figures, self.disturbed, self.doubts, self.answers = [], {}, [], [], {}
+        answer: dict[str, Any] = {
             "machine": rig.machine(self.cpus),
-            "settings": rig.settings(args),
+            "settings": rig.settings(self.args),
             "link": {"latency": link.LATENCY, "connection": link.CONNECTION, "total": link.TOTAL},
-            "answers": {},
+            "answers": self.answers,
         }
+        try:
+            measure(self)
+        except rig.PeerError as e:
+            rig.say(f"{question}: not measured: {e}")
+            self.doubts.append(f"{question}: not measured: {str(e).splitlines()[0]}")
+        rig.conclude(answer, self.gates, self.doubts, self.figures, self.disturbed)
+        self.document[question] = answer
+        rig.save(self.args.out, self.document)
 
     def gate(self, what: str, value: float | None, limit: float, better: str, unit: str = "") -> None:
         self.gates.append(rig.Gate(what, value, limit, better, unit))
@@ -259,7 +275,7 @@ class Remote:
             turn = number % len(going)
             for one in going[turn:] + going[:turn]:
                 self.try_run(one)
-        self.document["answers"][row] = [one.__dict__ | {"name": one.name} for one in [ours, *peers]]
+        self.answers[row] = [one.__dict__ | {"name": one.name} for one in [ours, *peers]]
         for one in [ours, *peers]:
             self.line(one, ours)
         return [ours, *(peer for peer in peers if peer.runs)]
@@ -310,7 +326,7 @@ class Remote:
     def over_tls(self) -> None:
         row = Row("tar", "stoker", 2)
         self.repeated(row, on=self.tls)
-        self.document["answers"]["tls"] = [row.__dict__]
+        self.answers["tls"] = [row.__dict__]
         self.share("tar, block of 1,000: TLS", row, 0.85)
 
     def repeated(self, row: Row, *more: str, on: link.Link | None = None) -> None:
@@ -327,7 +343,7 @@ class Remote:
     def full(self) -> None:
         row = Row("full", "stoker", 2)
         self.repeated(row)
-        self.document["answers"]["full"] = [row.__dict__]
+        self.answers["full"] = [row.__dict__]
         self.line(row, row)
         self.share("full, ranges of 110 KB", row, 0.6)
 
@@ -344,7 +360,7 @@ class Remote:
         for _ in range(self.args.repeats):
             for name, more in hows.items():
                 rows[name].runs.append(self.run(rows[name], *more, "--step", str(STEP), rules=late))
-        self.document["answers"]["hedging"] = [row.__dict__ | {"name": name} for name, row in rows.items()]
+        self.answers["hedging"] = [row.__dict__ | {"name": name} for name, row in rows.items()]
         hedged, plain = rows["hedged"], rows["not hedged"]
         ratio = rig.middle(a / b for a, b in zip(hedged.values("wait_p99"), plain.values("wait_p99"), strict=True))
         self.gate("1 % of answers 1 s late: p99 of the wait, hedged against not", ratio, 0.3, "low", "x")
@@ -358,7 +374,7 @@ class Remote:
         """More than 400 requests a second are refused; then the limit is lifted."""
         for engines in (1, 4):
             found = [self._limited(engines) for _ in range(self.args.repeats)]
-            self.document["answers"][f"limit, {engines}"] = found
+            self.answers[f"limit, {engines}"] = found
             name = f"{REQUESTS} requests/s, {engines} engine{'s' * (engines > 1)}"
             self.gate(f"{name}: delivered", rig.middle(f["delivered"] for f in found), 0.85, "high")
             self.gate(f"{name}: refused", 100 * rig.middle(f["refused"] for f in found), 10.0, "low", " %")
@@ -421,7 +437,7 @@ class Remote:
         }
         for name, (paths, size) in kinds.items():
             found = [self._indexed(paths) for _ in range(self.args.repeats)]
-            self.document["answers"][f"index, {name}"] = [{**f, "size": size} for f in found]
+            self.answers[f"index, {name}"] = [{**f, "size": size} for f in found]
             if name == "photographs":
                 share = rig.middle(f["bytes"] / f["seconds"] / link.LINK_BYTES for f in found)
                 self.gate("indexing 1 GB of tar", share, 0.8, "high", " of the link")
@@ -461,7 +477,7 @@ class Remote:
                 for _ in range(self.args.repeats)
             ]
         rig.say(f"slow folder, samples/s by 16 readers and by as many as pay: {pairs}")
-        self.document["answers"]["slow folder"] = [{"by 16": few, "adaptive": more} for few, more in pairs]
+        self.answers["slow folder"] = [{"by 16": few, "adaptive": more} for few, more in pairs]
         self.gate("10 ms a read, adaptive readers against 16", rig.middle(b / a for a, b in pairs), 2.5, "high", "x")
 
     def _bench(self, at: Path, samples: int, *more: str) -> float:
@@ -504,7 +520,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=rig.RESULTS / "remote.json")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--retries", type=int, default=1, help="of a run in which others used the processors")
-    parser.add_argument("--only", nargs="+", choices=QUESTIONS)
+    parser.add_argument("--only", nargs="+", choices=QUESTIONS, help="these questions anew")
     parser.add_argument("--peers", nargs="+", default=[], help="only these")
     parser.add_argument("--short", action="store_true", help="once, with two workers")
     args = parser.parse_args()
@@ -515,15 +531,14 @@ def main() -> int:
     link.build()
     with scratch() as folder, contextlib.ExitStack() as stack:
         remote = Remote(args, folder, stack)
-        for question in args.only or QUESTIONS:
-            try:
-                QUESTIONS[question](remote)
-            except rig.PeerError as e:
-                rig.say(f"{question}: not measured: {e}")
-                remote.doubts.append(f"{question}: not measured: {str(e).splitlines()[0]}")
+        asked = args.only or list(QUESTIONS)
+        for question in asked:
+            remote.ask(question, QUESTIONS[question])
     head = ["data", "loader", "of", "MB/s", "of link", "CPU-s/GB", "first s", "x wall", "x CPU"]
     print(rig.table(head, remote.lines))
-    return rig.finish(args.out, remote.document, remote.gates, remote.doubts, remote.figures, remote.disturbed)
+    status = rig.report(*(remote.document[question] for question in asked))
+    print(f"\nraw runs: {args.out}")
+    return status
 
 
 if __name__ == "__main__":

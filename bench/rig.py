@@ -180,7 +180,7 @@ def machine(cpus: Sequence[int]) -> dict[str, Any]:
         "load_at_start": os.getloadavg()[0],
         "driver_python": platform.python_version(),
         "commit": _git("rev-parse", "HEAD"),
-        "changed_files": len(_git("status", "--porcelain", "-uno").splitlines()),
+        "changed_files": len(_changed().splitlines()),
         "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }
 
@@ -197,6 +197,12 @@ def _git(*args: str) -> str:
         return subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     except OSError:
         return "unknown"
+
+
+def _changed() -> str:
+    """Files that are not those of the commit. Other results do not matter: a benchmark of several questions writes one
+    after the other."""
+    return _git("status", "--porcelain", "-uno", "--", ".", ":!bench/results")
 
 
 def settings(args: Any) -> dict[str, Any]:
@@ -259,7 +265,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def may_write(path: Path) -> None:
     """Ends the program if a result would go to bench/results from a tree whose files are not those of its commit."""
-    if path.resolve().is_relative_to(RESULTS) and (changed := _git("status", "--porcelain", "-uno")):
+    if path.resolve().is_relative_to(RESULTS) and (changed := _changed()):
         raise SystemExit(f"results name a commit, but the tree has changes; commit them, or give --out:\n{changed}")
 
 
