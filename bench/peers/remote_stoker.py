@@ -21,7 +21,7 @@ def opened(args: argparse.Namespace) -> Any:
     if args.no_hedge or args.ahead:
         keywords["fetch"] = ({"hedge": False} if args.no_hedge else {}) | ({"ahead": args.ahead} if args.ahead else {})
     if args.row == "files":
-        files = stoker.FilesDataset("s3://data/files/**/*.jpg")
+        files = stoker.files("s3://data/files/**/*.jpg", fields=[stoker.Field("image", decode="bytes"), "label"])
         return stoker.DataLoader(files, shuffle=True, output="numpy", **keywords)
     dataset = stoker.WebDataset(f"s3://data/tar/{{000000..{args.shards - 1:06d}}}.tar")
     if args.row == "images":

@@ -163,8 +163,15 @@ func (f finder) find(d spec.Dataset) (*Format, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, dir := range paths {
-		if f.isDir(dir) {
+	dirs := make([]bool, len(paths)) // asked for together: one by one, each object would be a request
+	if err := source.Stats(f.ctx, f.src, paths, func(i int, st source.Info, err error) error {
+		dirs[i] = err == nil && st.Dir
+		return nil
+	}); err != nil {
+		return nil, nil, err
+	}
+	for i, dir := range paths {
+		if dirs[i] {
 			if err := f.wholePacking(dir); err != nil {
 				return nil, nil, err
 			}

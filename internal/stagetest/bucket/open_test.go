@@ -83,6 +83,30 @@ func TestOpeningManyShards(t *testing.T) {
 	}
 }
 
+// Single objects of many folders cost a listing of each, and no request for each object.
+func TestOpeningManyObjects(t *testing.T) {
+	s := bucket.New()
+	var list spec.Paths
+	for i := range 1200 {
+		name := fmt.Sprintf("mem://b/train/%d/%04d.jpg", i%4, i)
+		list = append(list, name)
+		s.Put(name, []byte{0xff, 0xd8, byte(i)})
+	}
+	for name, path := range map[string]spec.Paths{"all below": {"mem://b/train/**/*.jpg"}, "a glob": {"mem://b/train/?/*.jpg"}, "a list": list} {
+		t.Run(name, func(t *testing.T) {
+			for _, what := range []string{"the first time", "again"} {
+				s.Calls()
+				opened := formats.Open(t, spec.Dataset{Path: path, Format: "files"}, schemes(s))
+				calls := s.Calls()
+				calls.Of = nil
+				if opened.Len() != 1200 || calls.All() > 40 {
+					t.Errorf("%s: %d samples, %+v", what, opened.Len(), calls)
+				}
+			}
+		})
+	}
+}
+
 // Whether an object that was replaced is found by the next open, or by the read of a
 // sample, is the user's choice.
 func TestFresh(t *testing.T) {

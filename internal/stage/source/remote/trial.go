@@ -14,7 +14,7 @@ const (
 	mostWait  = 20 * time.Second       // the longest of all
 	mostAfter = 2 * time.Minute        // the longest that a server may ask for: it may be wrong
 	toldLast  = 5                      // attempts that an error lists
-	leastCame = 64 << 10         // bytes that put the deadline off: a few at a time would do so for ever
+	leastCame = 64 << 10               // bytes that put the deadline off: a few at a time would do so for ever
 	sameBytes = 3                      // times that bytes have to arrive which are not those of their checksum
 
 	// untilReached is how long a host is tried that has never answered: it is more likely
