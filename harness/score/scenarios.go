@@ -253,8 +253,9 @@ func othersOfScripts() []Scenario {
 		{
 			Name: "padding in Python, number by number", Label: assembly, Finds: "Python collate", Kind: Torch, Short: true,
 			Sick: func(x float64) Job {
-				n := int(mix(40, 80, x))
-				return collating(fmt.Sprintf("for _ in range(%d):", n), "    rows = [[float(v) for v in s] for s in samples]", "    samples = [torch.tensor(r) for r in rows]")
+				// For a time, not a number of rounds: machines differ in how long those take.
+				until := "until = time.thread_time() + " + seconds(between(120*ms, 250*ms, x))
+				return collating(until, "while time.thread_time() < until:", "    rows = [[float(v) for v in s] for s in samples]", "    samples = [torch.tensor(r) for r in rows]")
 			},
 			Well: func(float64) Job { return collating() },
 		}, {
