@@ -56,8 +56,8 @@ _MOOT = {
 
 # The variables to set instead of a secret key, by a part of the key's name: as in the engine.
 _TOKENS = (
-    "HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own whose "
-    "name is token_env"
+    "HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own, "
+    "named by token_env"
 )
 _NETRC = ".netrc (the file NETRC names)"
 _VARIABLES = (
