@@ -180,6 +180,9 @@ func (x expander) notFound(pattern, name string, missing, of int) error {
 // Suggest says what there is in place of a name that does not exist: the nearest
 // name in the deepest folder that does, or some of the names there are.
 func Suggest(ctx context.Context, src source.Source, name string) string {
+	if url := unslashed(name); url != "" {
+		return "did you mean " + strconv.Quote(url) + "? (Python's Path drops a slash: pass a str)"
+	}
 	dir, rest := deepest(ctx, src, name)
 	word, more, _ := strings.Cut(rest, "/")
 	all, err := source.Names(ctx, src, dir)
@@ -211,6 +214,17 @@ func Suggest(ctx context.Context, src source.Source, name string) string {
 	}
 	return "the folder " + strconv.Quote(dir) + " has " + strconv.Itoa(len(names)) + " entries: " + strings.Join(few, ", ") +
 		map[bool]string{true: ", ..."}[len(few) < len(names)]
+}
+
+// unslashed is the name that was meant where one slash is missing after its scheme, as in
+// "s3:/bucket" or, made absolute, "/home/me/s3:/bucket"; "" for other names.
+func unslashed(name string) string {
+	scheme, rest, found := strings.Cut(name, ":/")
+	scheme = scheme[strings.LastIndexByte(scheme, '/')+1:]
+	if url := scheme + "://" + rest; found && len(scheme) > 1 && source.SchemeOf(url) != "" && source.SchemeOf(name) == "" && rest != "" {
+		return url
+	}
+	return ""
 }
 
 // deepest cuts a path where it stops existing: the folder that exists, and the
