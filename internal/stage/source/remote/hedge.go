@@ -16,8 +16,8 @@ import (
 
 const (
 	hedgeShare = 0.05
-	hedgeMost  = 8.0
-	hedgeRow   = 32 // reads of about that length before one is called slow
+	hedgeMost  = 64.0 // what is saved up: late requests stop a loop, and with it the others
+	hedgeRow   = 32   // reads of about that length before one is called slow
 	hedgeOver  = 1.2
 )
 
@@ -87,9 +87,13 @@ func (s *Source) hedged(ctx context.Context, h *way, obj source.Info, p []byte, 
 		return r.n, r.err
 	case <-timer.C:
 	}
-	if !h.mayHedge(len(p)) {
-		r := <-first
-		return r.n, r.err
+	for !h.mayHedge(len(p)) { // others have used the credit up: it is for those that are late by more
+		timer.Reset(max(late/4, time.Millisecond))
+		select {
+		case r := <-first:
+			return r.n, r.err
+		case <-timer.C:
+		}
 	}
 	return s.second(ctx, h, obj, p, off, first, giveUp)
 }

@@ -11,11 +11,17 @@ import (
 // Retries are at most a tenth of the requests of a host, or one a second, whichever is more:
 // during an outage there are no other requests. They come in the order in which their waits
 // have ended, so that none is left without an attempt.
+//
+// While nothing new is read, a retry that succeeds pays for another one. When a server starts
+// again or begins to refuse, everything that is planned may be on its way and fail, and no
+// other request be left to pay: retries then follow the answers, as many at once as there was
+// credit for.
 
 const (
 	retryShare = 0.1 // retries for each request
 	retryRate  = 1.0 // and for each second
 	retryMost  = 10.0
+	nothingNew = time.Second / 4
 )
 
 // retrying is the retries that may be made, and those that wait for that; under host.mu.
@@ -23,6 +29,7 @@ type retrying struct {
 	share   float64   // retries that may be made for the requests there were
 	timely  float64   // and for the time that has passed: a retry is one of both
 	counted time.Time // when timely was last counted
+	asked   time.Time // when a read began last
 	again   []chan struct{}
 	waking  bool // again is looked at when the next retry is due
 }
@@ -36,6 +43,23 @@ func (h *host) takeAgain(now time.Time) bool {
 	}
 	h.share, h.timely = max(h.share-1, 0), max(h.timely-1, 0)
 	return true
+}
+
+// begins says that a read begins.
+func (h *host) begins() {
+	h.mu.Lock()
+	h.asked = time.Now()
+	h.mu.Unlock()
+}
+
+// repaid returns the credit of a retry that succeeded.
+func (h *host) repaid() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.asked) > nothingNew {
+		h.share = min(h.share+1, retryMost)
+		h.admitAgain(time.Now())
+	}
 }
 
 // admitAgain lets those retry for whom there is credit, and sees to the next one; h.mu is

@@ -113,11 +113,15 @@ type request struct {
 func (s *Source) try(ctx context.Context, r request, attempt func(context.Context, *way, *request) (int, error)) error {
 	h := s.way(r.name)
 	t := trial{since: time.Now(), deadline: s.access.Deadline}
-	for {
+	h.begins()
+	for paid := false; ; {
 		left := r.bytes
 		err := s.once(ctx, h, &t, &r, attempt)
 		if err == nil {
 			h.recovered(&t)
+			if paid {
+				h.repaid()
+			}
 			return nil
 		}
 		var fault *Fault
@@ -138,6 +142,7 @@ func (s *Source) try(ctx context.Context, r request, attempt func(context.Contex
 			h.waits(&t, fault)
 			if fault.Kind != Expired { // which all requests meet at once, and no server's trouble
 				again = h.mayRetry(ctx, wait, t.left())
+				paid = again
 			}
 		}
 		if ctx.Err() != nil || !again {

@@ -224,6 +224,33 @@ func TestTurnsAfterRefusals(t *testing.T) {
 	})
 }
 
+// Everything that is on its way fails at once, and nothing else is requested before that has
+// been read: retries that succeed pay for the others.
+func TestARestartOfABusyServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const before = 10
+		net := remote.NewNet(remote.Options{})
+		src := remote.New(&judged{link: free(), judge: func(_ int64, attempt int) error {
+			if attempt == before+1 {
+				return reset()
+			}
+			return nil
+		}}, net, source.Access{NoHedge: true})
+		for range before {
+			together(t, src, 250, 2)
+		}
+		begin := time.Now()
+		for _, err := range together(t, src, 250, 2) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("250 reads that broke once took %s", took)
+		}
+	})
+}
+
 // During an outage each request gets another attempt before any gets a third, and there is
 // one a second of them; where there are other requests, they are a tenth of these, if that is
 // more, and not both.
@@ -284,5 +311,55 @@ func TestWhatRequestsWaitForIsShown(t *testing.T) {
 			t.Errorf("%q", line)
 		}
 		wg.Wait()
+	})
+}
+
+// lagging answers the first read at each offset from 1 << 32 on after ten seconds.
+type lagging struct {
+	*link
+	seen sync.Map
+}
+
+func (l *lagging) Read(ctx context.Context, obj source.Info, p []byte, off int64) (int, error) {
+	if _, again := l.seen.LoadOrStore(off, true); off >= 1<<32 && !again {
+		if err := source.Sleep(ctx, 10*time.Second); err != nil {
+			return 0, err
+		}
+	}
+	return l.link.Read(ctx, obj, p, off)
+}
+
+// More reads are late at once than may be sent a second time. Each gets its second request as
+// soon as others have paid for it, and not only if there was credit when it became late.
+func TestLateReadsWaitForCredit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const late = 20
+		net := remote.NewNet(remote.Options{})
+		src := remote.New(&lagging{link: free()}, net, source.Access{})
+		read := func(off int64) {
+			if err := src.ReadAt(t.Context(), large, make([]byte, 1000), off); err != nil {
+				t.Error(err)
+			}
+		}
+		var others, wg sync.WaitGroup
+		others.Go(func() {
+			for i := range 1000 { // 200 a second: ten second requests
+				time.Sleep(5 * time.Millisecond)
+				others.Go(func() { read(int64(i)) })
+			}
+		})
+		time.Sleep(time.Second)
+		begin := time.Now()
+		for i := range int64(late) {
+			wg.Go(func() { read((i + 1) << 32) })
+		}
+		wg.Wait()
+		if took := time.Since(begin); took > 4*time.Second {
+			t.Errorf("%d late reads took %s", late, took)
+		}
+		others.Wait()
+		if c := net.Counts()["store"]; c.Hedges > (c.Requests-c.Hedges)/20+1 {
+			t.Errorf("%d of %d requests were second ones", c.Hedges, c.Requests)
+		}
 	})
 }
