@@ -1,9 +1,10 @@
 package loader
 
 import (
+	"slices"
+
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
 // A pass opens a few batches ahead of its consumer, because each needs a slot. Storage that
@@ -32,37 +33,43 @@ func (l *Loader) newPlan(p *Pass) *fetch.Plan {
 	return l.fetch.NewPlan(p.ctx, l.small)
 }
 
+// mostLater is how many extents of later groups are looked at: memory that no limit counts.
+const mostLater = 1 << 17
+
 // lookFar plans all of a pass, group by group, as fetch has room for them. Then it begins the
-// next epoch, whose plan goes on.
+// next epoch, whose plan goes on. With each group, fetch learns what later ones will need; what
+// is stored between samples of the group is read with them.
 func (p *Pass) lookFar() {
 	l := p.l
-	var pieces []order.Piece
+	var drawn []fetch.Need // not added yet, all of steps before next
 	for next := int64(0); ; {
-		bytes, from := p.plan.Wait()
+		bytes, later, from := p.plan.Wait()
 		if bytes == 0 || !l.hold() { // the order and the index are part of the dataset
 			return
 		}
+		drawn = slices.DeleteFunc(drawn, func(n fetch.Need) bool { return n.Step < from })
 		next = max(next, from)
-		var needs []fetch.Need
-		var extents []format.Extent
-		for n := int64(0); n < bytes && next < p.slice.Steps(); next++ {
-			pieces = l.Draw(p.order, p.slice, next, pieces[:0])
-			for _, piece := range pieces {
-				if piece.Sample < 0 {
-					continue
-				}
-				at := len(extents)
-				extents = l.filler.Extents(piece.Sample, extents)
-				own := extents[at:len(extents):len(extents)]
-				for _, e := range own {
-					n += e.Len
-				}
-				needs = append(needs, fetch.Need{Step: next, Sample: piece.Sample, Extents: own})
-				n += fetch.NeedBytes
+		have, extents := int64(0), 0
+		for i := range drawn { // samples may have been cached since
+			n := &drawn[i]
+			n.Extents = l.filler.Extents(n.Sample, n.Extents[:0])
+			have, extents = have+n.Bytes(), extents+len(n.Extents)
+		}
+		for ; next < p.slice.Steps() && (have < bytes || have < bytes+later && extents < mostLater); next++ {
+			at := len(drawn)
+			drawn = p.needs(next, drawn)
+			for i := range drawn[at:] {
+				n := &drawn[at+i]
+				have, extents = have+n.Bytes(), extents+len(n.Extents)
 			}
 		}
-		last := next >= p.slice.Steps()
-		p.plan.Add(needs, last)
+		group := 0
+		for n := int64(0); group < len(drawn) && (n < bytes || drawn[group].Step == drawn[group-1].Step); group++ {
+			n += drawn[group].Bytes()
+		}
+		last := group == len(drawn) && next >= p.slice.Steps()
+		p.plan.Add(drawn[:group], drawn[group:], last)
+		drawn = slices.Clone(drawn[group:])
 		l.letGo()
 		if last {
 			l.shared.mu.Lock()
@@ -71,4 +78,18 @@ func (p *Pass) lookFar() {
 			return
 		}
 	}
+}
+
+// needs appends the needs of a step to out.
+func (p *Pass) needs(step int64, out []fetch.Need) []fetch.Need {
+	var extents []format.Extent
+	for _, piece := range p.l.Draw(p.order, p.slice, step, nil) {
+		if piece.Sample < 0 {
+			continue
+		}
+		at := len(extents)
+		extents = p.l.filler.Extents(piece.Sample, extents)
+		out = append(out, fetch.Need{Step: step, Sample: piece.Sample, Extents: extents[at:len(extents):len(extents)]})
+	}
+	return out
 }

@@ -46,7 +46,8 @@
 //   - what is not planned, because a planner was late or its budget was used up, is read
 //     as described above, under the budget above;
 //   - a planned chunk counts in the budget of plans until the last sample that it was
-//     planned for has been released, or its plan dropped. It never counts in the other one,
+//     planned for has been released, or its plan dropped; one with a part that later
+//     groups need, until the last of these has been added. It never counts in the other one,
 //     so a request that has planned chunks and lacks others holds nothing that a prefetcher
 //     waits for.
 //
@@ -71,8 +72,8 @@ import (
 
 const (
 	// gapBytes is the largest hole between two extents that is read rather than skipped:
-	// between the fields of a sample, and between one sample and the next. No other
-	// sample needs the bytes in it.
+	// between the fields of a sample, and between one sample and the next. No sample
+	// of these requests needs the bytes in it.
 	gapBytes = 64 << 10
 	// pageBytes is the largest hole that is always read, because its pages are read
 	// anyway, however large the kernel's are. A longer hole holds other samples: in a shuffled window it would be read
@@ -131,6 +132,7 @@ type chunk struct {
 	first  int   // the first request that needs it
 	end    int   // the last one
 	need   int64 // bytes of its extents; the others are in holes between them
+	later  bool  // later groups need a part of it
 	direct Direct
 	buf    *mem.Buffer
 	uses   []use
@@ -405,14 +407,6 @@ func (f *Fetcher) submit(ctx context.Context, reqs []*Request, force bool, stop 
 	return waited
 }
 
-// piece is one extent on its way into a chunk.
-type piece struct {
-	ext    format.Extent
-	sample int64
-	req    int // of the requests
-	index  int // of the request's extents
-}
-
 // submitMerged merges the extents of requests in shared files: sorted by offset, joined
 // over small gaps, and read in the order in which the plan needs their first byte.
 func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool, stop func() bool, claims []use) (waited time.Duration) {
@@ -420,11 +414,11 @@ func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool,
 	for n, r := range reqs {
 		for i, e := range r.Extents {
 			if r.chunks[i] == nil {
-				pieces = append(pieces, piece{e, r.Sample, n, i})
+				pieces = append(pieces, piece{ext: e, sample: r.Sample, req: n, index: i})
 			}
 		}
 	}
-	chunks := f.join(pieces, func(e format.Extent) *chunk { return f.newChunk(ctx, e) }, func(c *chunk, p piece) {
+	chunks := f.join(pieces, room{}, func(e format.Extent) *chunk { return f.newChunk(ctx, e) }, func(c *chunk, p piece) {
 		f.share(c, reqs[p.req], p.index)
 	})
 	slices.SortStableFunc(chunks, func(a, b *chunk) int { return cmp.Compare(a.first, b.first) })
@@ -458,48 +452,6 @@ func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool,
 		held -= free[n]
 	}
 	return waited
-}
-
-// join sorts pieces by position and joins those that are better read together: made makes a
-// chunk that begins with an extent, and add adds a piece to it.
-func (f *Fetcher) join(pieces []piece, made func(format.Extent) *chunk, add func(*chunk, piece)) (chunks []*chunk) {
-	slices.SortFunc(pieces, func(a, b piece) int {
-		return cmp.Or(cmp.Compare(a.ext.File, b.ext.File), cmp.Compare(a.ext.Off, b.ext.Off), cmp.Compare(a.req, b.req))
-	})
-	var c *chunk
-	var reach reach
-	for _, p := range pieces {
-		if c == nil || c.file != p.ext.File {
-			reach = f.storeOf(p.ext.File).reach()
-		}
-		end := p.ext.Off + p.ext.Len
-		if c == nil || c.file != p.ext.File || !c.reaches(p, reach) || end-c.off > max(reach.length, c.length) {
-			c = made(p.ext)
-			c.first, c.end = p.req, p.req
-			chunks = append(chunks, c)
-		} else {
-			c.need += max(0, min(p.ext.Len, end-c.off-c.length))
-		}
-		c.length, c.last = max(c.length, end-c.off), p.sample
-		c.first, c.end = min(c.first, p.req), max(c.end, p.req)
-		add(c, p)
-	}
-	return chunks
-}
-
-// reaches reports whether an extent of a sample, at or after the chunk's own, is near
-// enough to be read with them.
-//
-// Over a link, every sample in the hole would be read again with its own batch. So no
-// hole is read that costs more than a request (Link.Gap), and none longer than gapBytes
-// where holes would be more than an eighth of what is needed: if the link is full, a
-// request costs nothing, because others use the time that it waits.
-func (c *chunk) reaches(p piece, r reach) bool {
-	gap := p.ext.Off - c.off - c.length
-	if r.linked {
-		return gap <= r.gap && (gap <= gapBytes || c.length-c.need+gap <= (c.need+p.ext.Len)/8)
-	}
-	return gap <= pageBytes || gap <= gapBytes && -1 <= p.sample-c.last && p.sample-c.last <= 1
 }
 
 func (f *Fetcher) newChunk(ctx context.Context, e format.Extent) *chunk {

@@ -6,12 +6,9 @@ import (
 	"errors"
 	"slices"
 	"sort"
-	"sync"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/mem"
-	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
@@ -22,16 +19,27 @@ type Need struct {
 	Extents []format.Extent // not changed after Add
 }
 
-// NeedBytes is roughly the memory that a Need takes while it is planned, without the bytes
-// that are read.
-const NeedBytes = 192
+// memory is roughly what a Need takes while it is planned, without the bytes that are read.
+func (n *Need) memory() int64 { return 96 + 96*int64(len(n.Extents)) }
+
+// Bytes is how much a Need adds to the length of a group.
+func (n *Need) Bytes() int64 {
+	total := n.memory()
+	for _, e := range n.Extents {
+		total += e.Len
+	}
+	return total
+}
 
 // Plan is what one pass will need, beyond the batches that have been submitted. One goroutine,
 // its planner, calls Wait and Add; one calls Submit. A nil Plan plans nothing.
 //
 // A planner adds needs in groups, because only what is added together is joined, and waits
 // with the next group until there is room for all of it: adding each batch as soon as there is
-// room would read nearly every sample by itself.
+// room would read nearly every sample by itself. With a group it says what later groups will
+// need. What is between the extents of the group and is needed later is read with them, and
+// kept until its own group is added. So samples that are shuffled within a window are still
+// read in long ranges.
 type Plan struct {
 	f   *Fetcher
 	ctx context.Context
@@ -39,13 +47,16 @@ type Plan struct {
 	// Fetcher.mu guards these.
 	from     int64   // the first step that was not submitted
 	entries  []entry // of from and later steps
-	used     int64   // bytes of its chunks, and NeedBytes of each entry
+	used     int64   // bytes of its chunks, and Need.memory of its entries
 	group    int64   // bytes of the next group, at most
 	small    bool    // local files are read by others
 	unasked  bool    // its pass was begun before it was asked for
 	lead     int64   // steps of other passes that precede its first
 	finished bool    // it will not get more
 	dropped  bool
+
+	share int64  // of the limit, when Wait returned last
+	kept  []kept // chunks with what later groups need
 
 	live []*chunk // by file and offset, those that may have ended with them; only Add uses it
 }
@@ -76,104 +87,6 @@ const (
 	dead // it has no reference, or got no room
 )
 
-const (
-	// firstGroup is the length of a plan's first group; each later one is twice as long, up
-	// to half of the limit. So the first samples do not wait for long reads.
-	firstGroup = 8 << 20
-
-	// The limit of plans, unless Options set it: what the last reads brought in aheadTime,
-	// within bounds. Four seconds bridge a request that is retried, and are many times the
-	// bandwidth-delay product. A local device does not pause like that, so it gets less.
-	aheadTime   = 4
-	leastLinked = 64 << 20
-	mostAhead   = 1 << 30
-	leastLocal  = 32 << 20
-	mostLocal   = 256 << 20
-	memoryShare = 8 // no more than one in so many of the bytes that are free
-)
-
-// ahead is what the plans of a fetcher share. Fetcher.mu guards it.
-type ahead struct {
-	plans  []*Plan
-	used   int64     // bytes of their chunks
-	keeps  int64     // bytes that the pool keeps for them
-	clock  int64     // steps submitted, of all plans
-	room   sync.Cond // used or limit have changed, or a plan was dropped
-	counts stats.Ahead
-
-	window, bytes int64   // bytes read since window: stats.Monotonic
-	rate          float64 // bytes per second that reads brought lately
-	free          int64   // memory, at checked
-	checked       int64
-}
-
-// Ahead is what plans have done so far.
-func (f *Fetcher) Ahead() stats.Ahead {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	out := f.ahead.counts
-	out.Bytes, out.Limit = f.ahead.used, f.ahead.limit(f)
-	return out
-}
-
-// read counts bytes that a store brought.
-func (a *ahead) read(n int64) {
-	a.bytes += n
-	now := stats.Monotonic()
-	if a.window == 0 {
-		a.window = now
-	}
-	if took := now - a.window; took > int64(time.Second)/4 {
-		rate := float64(float64(a.bytes) / float64(took) * float64(time.Second))
-		a.rate = max(rate, a.rate+(rate-a.rate)/5)
-		a.window, a.bytes = now, 0
-		a.room.Broadcast()
-	}
-}
-
-// limit is the bytes that chunks of plans may have.
-func (a *ahead) limit(f *Fetcher) int64 {
-	if f.opt.Ahead > 0 {
-		return f.opt.Ahead
-	}
-	least, most := int64(leastLocal), int64(mostLocal)
-	for _, st := range *f.stores.Load() {
-		if st.link.Load() != nil {
-			least, most = leastLinked, mostAhead
-		}
-	}
-	if now := stats.Monotonic(); a.checked == 0 || now-a.checked > int64(time.Second) {
-		a.checked, a.free = now, mem.Available()+a.used
-	}
-	return min(max(least, int64(aheadTime*a.rate)), most, max(a.free/memoryShare, 1<<20))
-}
-
-// waits reports whether anything is worth reading far ahead.
-func (f *Fetcher) waits(linkedOnly bool) bool {
-	for _, st := range *f.stores.Load() {
-		if st.link.Load() != nil || !linkedOnly && st.waits() {
-			return true
-		}
-	}
-	return false
-}
-
-func (a *ahead) close(f *Fetcher) {
-	for _, p := range a.plans {
-		p.dropped = true
-	}
-	a.room.Broadcast()
-	a.keep(f, 0)
-}
-
-// keep has the pool keep so many bytes more than it does by itself.
-func (a *ahead) keep(f *Fetcher, n int64) {
-	if n != a.keeps {
-		f.opt.Pool.Keep(n - a.keeps)
-		a.keeps = n
-	}
-}
-
 // NewPlan begins the plan of a pass, whose reads end with ctx. small says that the local
 // files among them are read by others (Do), and not planned.
 func (f *Fetcher) NewPlan(ctx context.Context, small bool) *Plan {
@@ -191,6 +104,7 @@ func (p *Plan) Unasked(lead int64) {
 	if p != nil {
 		p.f.mu.Lock()
 		p.unasked, p.lead = true, lead
+		p.group = max(p.group, p.f.ahead.group)
 		p.f.mu.Unlock()
 	}
 }
@@ -205,9 +119,10 @@ func (p *Plan) Asked() {
 	}
 }
 
-// Wait waits until another group should be added, and returns how many bytes it should
-// have, and the first step that it may have; 0: the plan was dropped.
-func (p *Plan) Wait() (bytes, step int64) {
+// Wait waits until there is room for another group. It returns how many bytes the group
+// should have, how many bytes of needs after it Add should be told of, and the first step
+// that it may have. If bytes is 0, the plan was dropped.
+func (p *Plan) Wait() (bytes, later, step int64) {
 	f := p.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -227,18 +142,27 @@ func (p *Plan) Wait() (bytes, step int64) {
 			group := max(1, min(p.group, share/2))
 			if p.used+group <= max(share, 1) && (f.ahead.used+group <= limit || f.ahead.used == 0) {
 				p.group = min(2*p.group, mostAhead)
+				p.share, f.ahead.group = share, p.group
 				f.ahead.keep(f, limit/2)
-				return group, p.from
+				return group, min(laterGroups*group, share), p.from
 			}
+		}
+		if len(p.kept) > 0 && p.used <= p.keeps() { // nothing else will be released: they hold the room of the next group
+			old := p.expire(true, nil)
+			f.mu.Unlock()
+			release(old)
+			f.mu.Lock()
+			continue
 		}
 		f.ahead.room.Wait()
 	}
-	return 0, 0
+	return 0, 0, 0
 }
 
 // Add plans a group, in the order of steps; no earlier group has had later ones. last says
-// that it is the last group. Chunks beyond the limit are not read ahead.
-func (p *Plan) Add(needs []Need, last bool) {
+// that it is the last group. Chunks beyond the limit are not read ahead. later are needs of the
+// groups that follow: those that are between extents of this group are read with them.
+func (p *Plan) Add(needs, later []Need, last bool) {
 	f := p.f
 	entries := make([]entry, len(needs))
 	n := 0
@@ -248,10 +172,11 @@ func (p *Plan) Add(needs []Need, last bool) {
 	room := make([]*chunk, n)
 	pieces := make([]piece, 0, n)
 	p.live = slices.DeleteFunc(p.live, func(c *chunk) bool { return c.refs.Load() == 0 || c.held == 0 })
-	reused := int64(0)
+	reused, bytes, memory := int64(0), int64(0), int64(0)
 	for i, need := range needs {
 		k := len(need.Extents)
 		entries[i], room = entry{need, room[:k:k]}, room[k:]
+		memory += need.memory()
 		for j, e := range need.Extents {
 			st := f.storeOf(e.File)
 			if st.linkNow() == nil && p.small {
@@ -262,14 +187,24 @@ func (p *Plan) Add(needs []Need, last bool) {
 				reused++
 				continue
 			}
-			pieces = append(pieces, piece{e, need.Sample, i, j})
+			pieces = append(pieces, piece{ext: e, sample: need.Sample, req: i, index: j})
+			bytes += e.Len
 		}
 	}
-	chunks := f.join(pieces, func(e format.Extent) *chunk {
+	until := map[*chunk]int64{} // the last step of later that needs it
+	may := p.room(bytes)
+	if may.keep > 0 {
+		pieces = p.ahead(pieces, later, len(needs), until)
+	}
+	chunks := f.join(pieces, may, func(e format.Extent) *chunk {
 		c := &chunk{f: f, ctx: p.ctx, file: e.File, off: e.Off, length: e.Len, need: e.Len}
 		c.plan = &planned{of: p, store: f.storeOf(e.File)}
 		return c
 	}, func(c *chunk, at piece) {
+		if at.later {
+			until[c] = max(until[c], later[at.req-len(needs)].Step)
+			return
+		}
 		c.refs.Add(1)
 		c.plan.extents++
 		entries[at.req].chunks[at.index] = c
@@ -293,13 +228,17 @@ func (p *Plan) Add(needs []Need, last bool) {
 			f.ahead.used += c.held
 			f.ahead.counts.Reads++
 			f.ahead.counts.Planned += c.plan.extents
+			if c.later && until[c] >= p.from {
+				c.refs.Add(1)
+				p.kept = append(p.kept, kept{c, until[c]})
+			}
 			c.plan.store.push(c)
 			c.plan.store.staff(1)
 		}
 	}
 	f.ahead.counts.Planned += reused
 	p.finished = p.finished || last
-	p.used += int64(len(entries)) * NeedBytes
+	p.used += memory
 	p.entries = append(p.entries, entries...)
 	var late []entry
 	if p.dropped {
@@ -307,13 +246,25 @@ func (p *Plan) Add(needs []Need, last bool) {
 	} else {
 		late = p.before(p.from)
 	}
+	for i, k := range p.kept {
+		p.kept[i].step = max(k.step, until[k.chunk])
+	}
+	old := p.expire(p.dropped || p.finished, needs)
 	f.mu.Unlock()
 	f.forget(late)
+	release(old)
 }
 
-// has returns a chunk of an earlier group that contains an extent, with one more reference;
-// nil: there is none.
+// has is like find, and takes a reference.
 func (p *Plan) has(e format.Extent) *chunk {
+	if c := p.find(e); c != nil && c.hold() {
+		return c
+	}
+	return nil
+}
+
+// find returns a chunk of an earlier group that contains an extent; nil: there is none.
+func (p *Plan) find(e format.Extent) *chunk {
 	i := sort.Search(len(p.live), func(i int) bool {
 		c := p.live[i]
 		return c.file > e.File || c.file == e.File && c.off > e.Off
@@ -322,7 +273,7 @@ func (p *Plan) has(e format.Extent) *chunk {
 		return nil
 	}
 	c := p.live[i-1]
-	if c.file != e.File || e.Off+e.Len > c.off+c.length || !c.hold() {
+	if c.file != e.File || e.Off+e.Len > c.off+c.length {
 		return nil
 	}
 	return c
@@ -353,7 +304,9 @@ func (p *Plan) cut(n int) []entry {
 	if p.entries = p.entries[n:]; len(p.entries) == 0 {
 		p.entries = nil
 	}
-	p.used -= int64(n) * NeedBytes
+	for i := range out {
+		p.used -= out[i].memory()
+	}
 	return out
 }
 
@@ -428,192 +381,12 @@ func (p *Plan) Drop() {
 	f := p.f
 	f.mu.Lock()
 	p.dropped = true
-	entries := p.cut(len(p.entries))
+	entries, old := p.cut(len(p.entries)), p.expire(true, nil)
 	f.ahead.plans = slices.DeleteFunc(f.ahead.plans, func(q *Plan) bool { return q == p })
 	if len(f.ahead.plans) == 0 {
 		f.ahead.keep(f, 0)
 	}
 	f.mu.Unlock()
 	f.forget(entries)
-}
-
-// claim gives requests the chunks that are planned for them: both are in the order of the
-// batch. What is left of the entries is dropped. The requests are not told before settle.
-func (f *Fetcher) claim(reqs []*Request, entries []entry) (claims []use) {
-	if len(entries) == 0 {
-		return nil
-	}
-	next := 0
-	f.mu.Lock()
-	for _, r := range reqs {
-		at := next
-		for at < len(entries) && entries[at].Sample != r.Sample {
-			at++
-		}
-		if at == len(entries) {
-			continue // another sample than was planned
-		}
-		next = at + 1
-		e := &entries[at]
-		if !slices.Equal(e.Extents, r.Extents) {
-			continue
-		}
-		for i, c := range e.chunks {
-			if c == nil || c.plan.state == dead || c.plan.state == done && c.plan.err != nil {
-				continue
-			}
-			r.chunks[i], e.chunks[i] = c, nil
-			claims = append(claims, use{r, i})
-		}
-	}
-	f.ahead.counts.Claimed += int64(len(claims))
-	f.mu.Unlock()
-	f.forget(entries)
-	return claims
-}
-
-// settle has the requests of claims answered when their chunks are read. Those of which all
-// chunks have been read are answered here.
-func (f *Fetcher) settle(claims []use) {
-	if len(claims) == 0 {
-		return
-	}
-	var ready, failed []use
-	f.mu.Lock()
-	for _, u := range claims {
-		c := u.req.chunks[u.i]
-		switch {
-		case c.plan.state == done && c.plan.err != nil:
-			failed = append(failed, u)
-			continue
-		case c.plan.state == done:
-			ready = append(ready, u)
-			continue
-		}
-		c.uses = append(c.uses, u)
-		if c.plan.state == waiting && !c.plan.urgent {
-			c.plan.urgent = true
-			st := c.plan.store
-			st.queue = append(st.queue, c)
-			st.staff(1)
-		}
-	}
-	f.mu.Unlock()
-	for _, u := range ready {
-		f.deliver(u, u.req.chunks[u.i])
-	}
-	for _, u := range failed {
-		f.alone(u, u.req.chunks[u.i])
-	}
-}
-
-// deliver gives a request a part of a chunk that was read.
-func (f *Fetcher) deliver(u use, c *chunk) {
-	e := u.req.Extents[u.i]
-	at := e.Off - c.off
-	u.req.Raw[u.i] = c.buf.Bytes[at : at+e.Len : at+e.Len]
-	if u.req.pending.Add(-1) == 0 {
-		f.ready(u.req)
-	}
-}
-
-// alone reads one part of a chunk whose read has failed. If a link to a store failed, the
-// source has already retried until the deadline.
-func (f *Fetcher) alone(u use, c *chunk) {
-	c2 := f.newChunk(c.ctx, u.req.Extents[u.i])
-	err := c.plan.err
-	u.req.chunks[u.i] = c2
-	c2.uses = append(c2.uses, u)
-	c2.refs.Add(1)
-	if !final(err) && c.ctx.Err() == nil {
-		c2.held = c2.length
-		f.budget.Force(c2.held)
-		if f.enqueue([]*chunk{c2}) {
-			c.release()
-			return
-		}
-		err = ErrStopped
-	}
-	c.release()
-	f.arrived(c2, err)
-}
-
-// begins takes a planned chunk to be read, unless that has begun or nobody needs it any
-// more. Fetcher.mu is held.
-func (c *chunk) begins() bool {
-	if c.plan.state != waiting || !c.hold() {
-		return false
-	}
-	c.plan.state = reading
-	return true
-}
-
-// landed is arrived for a planned chunk.
-func (f *Fetcher) landed(c *chunk, err error) {
-	f.mu.Lock()
-	held := c.plan.state == reading // not if Close has ended it
-	c.plan.state, c.plan.err = done, err
-	uses := c.uses
-	c.uses = nil
-	f.mu.Unlock()
-	for _, u := range uses {
-		if err == nil {
-			f.deliver(u, c)
-		} else {
-			f.alone(u, c)
-		}
-	}
-	if held {
-		c.release()
-	}
-}
-
-// ended gives back the room of a planned chunk without a reference.
-func (f *Fetcher) ended(c *chunk) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c.plan.state = dead
-	c.plan.of.used -= c.length
-	f.ahead.used -= c.held
-	c.buf = nil
-	f.ahead.room.Broadcast()
-}
-
-// push adds to the heap of planned chunks. Fetcher.mu is held.
-func (st *store) push(c *chunk) {
-	h := append(st.planned, c)
-	i := len(h) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if h[up].plan.due <= h[i].plan.due {
-			break
-		}
-		h[up], h[i] = h[i], h[up]
-		i = up
-	}
-	st.planned = h
-}
-
-// pop takes the planned chunk that is due first. Fetcher.mu is held.
-func (st *store) pop() *chunk {
-	h := st.planned
-	n := len(h) - 1
-	top := h[0]
-	h[0], h[n] = h[n], nil
-	h = h[:n]
-	for i := 0; ; {
-		least := i
-		for j := 2*i + 1; j <= 2*i+2 && j < n; j++ {
-			if h[j].plan.due < h[least].plan.due {
-				least = j
-			}
-		}
-		if least == i {
-			break
-		}
-		h[i], h[least] = h[least], h[i]
-		i = least
-	}
-	st.planned = h
-	return top
+	release(old)
 }

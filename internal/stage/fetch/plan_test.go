@@ -3,6 +3,8 @@ package fetch
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -53,7 +55,7 @@ func (r *rig) submit(p *Plan, step int64, needs []Need) []*Request {
 // length that the link suggests.
 func TestNeighboursAreJoinedAcrossSteps(t *testing.T) {
 	r, p := linked(t, 1<<30, 1<<30)
-	if n, from := p.Wait(); n == 0 || from != 0 {
+	if n, _, from := p.Wait(); n == 0 || from != 0 {
 		t.Fatal(n, from)
 	}
 	const samples, steps = 400, 20
@@ -63,7 +65,7 @@ func TestNeighboursAreJoinedAcrossSteps(t *testing.T) {
 			all = append(all, need(step, (i*steps+step*7)%samples)) // far from one another within a step
 		}
 	}
-	p.Add(all, true)
+	p.Add(all, nil, true)
 	for step := range int64(steps) {
 		for _, q := range r.submit(p, step, all[step*samples/steps:(step+1)*samples/steps]) {
 			if q.Err != nil || q.Raw[0][0] != at(1, q.Sample*each) || q.Raw[0][each-1] != at(1, q.Sample*each+each-1) {
@@ -91,7 +93,7 @@ func TestSamplesFarApartStaySingle(t *testing.T) {
 	for i := range int64(50) {
 		all = append(all, need(i, i*3)) // holes of two samples, which the link could afford
 	}
-	p.Add(all, true)
+	p.Add(all, nil, true)
 	for i := range all {
 		r.submit(p, int64(i), all[i:i+1])[0].Release()
 	}
@@ -108,7 +110,7 @@ func TestTheLimitOfPlans(t *testing.T) {
 	for i := range int64(20) {
 		all = append(all, need(i, i*10))
 	}
-	p.Add(all, true)
+	p.Add(all, nil, true)
 	if a := r.Ahead(); a.Bytes > 3*each || a.Reads != 3 {
 		t.Errorf("%+v", a)
 	}
@@ -132,19 +134,19 @@ func TestTheLimitOfPlans(t *testing.T) {
 func TestWhatNobodyClaims(t *testing.T) {
 	r, p := linked(t, 1<<30, 1<<30)
 	all := []Need{need(0, 0), need(0, 10), need(1, 20), need(2, 30), need(3, 40)}
-	p.Add(all, false)
+	p.Add(all, nil, false)
 	r.submit(p, 0, all[1:2])[0].Release()
 	r.submit(p, 2, all[3:4])[0].Release() // step 1 was left out
 	if a := r.Ahead(); a.Claimed != 2 || a.Dropped != 2 {
 		t.Errorf("%+v", a)
 	}
 	p.Drop()
-	if n, _ := p.Wait(); n != 0 {
+	if n, _, _ := p.Wait(); n != 0 {
 		t.Errorf("a plan that was dropped waits for %d bytes", n)
 	}
 	r.quiet(t)
 	late := r.NewPlan(context.Background(), false)
-	late.Add([]Need{need(0, 1), need(1, 2)}, true)
+	late.Add([]Need{need(0, 1), need(1, 2)}, nil, true)
 	r.Close()
 	if q := r.submit(late, 0, []Need{need(0, 1)})[0]; q.Err != nil && !errors.Is(q.Err, ErrStopped) {
 		t.Error(q.Err)
@@ -164,7 +166,7 @@ func TestAPlannedReadFails(t *testing.T) {
 		long := &broken{disk: r.disk, code: code, began: make(chan struct{}), gate: make(chan struct{})}
 		r.src = long
 		all := []Need{need(0, 0), need(0, 1), need(1, 2)}
-		p.Add(all, true)
+		p.Add(all, nil, true)
 		<-long.began
 		reqs := of(all[:2])
 		r.wg.Add(len(reqs))
@@ -197,7 +199,7 @@ func TestRequestsComeBeforePlans(t *testing.T) {
 	for i := range int64(40) {
 		all = append(all, need(i, i*10))
 	}
-	p.Add(all, true)
+	p.Add(all, nil, true)
 	for end := time.Now().Add(time.Minute); r.disk.began.Load() < readers; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("no reads began")
@@ -242,4 +244,73 @@ func (b *broken) ReadAt(ctx context.Context, obj source.Info, p []byte, off int6
 		return errs.New(b.code, "%d bytes at %d", len(p), off)
 	}
 	return b.disk.ReadAt(ctx, obj, p, off)
+}
+
+// A block that is mixed in a window is read in a row, although a group of its samples is only
+// a part of the window: what the next groups need is read with it, once, and kept for them.
+// Steps may be short, or so long that two of them have no room.
+func TestAWindowIsReadInARow(t *testing.T) {
+	for _, steps := range []int{200, 8} {
+		t.Run(strconv.Itoa(steps), func(t *testing.T) { windowInARow(t, steps) })
+	}
+}
+
+func windowInARow(t *testing.T, steps int) {
+	const samples, window, limit = 2000, 400, 64 << 20
+	random := rand.New(rand.NewPCG(1, 2))
+	var all []Need
+	for first := 0; first < samples; first += window {
+		for _, i := range random.Perm(window) {
+			all = append(all, need(int64(len(all)*steps/samples), int64(first+i)))
+		}
+	}
+	reads := func(look bool) int64 {
+		r, p := linked(t, 1<<30, limit)
+		var planner sync.WaitGroup
+		planner.Go(func() {
+			for rest := all; len(rest) > 0; {
+				bytes, later, _ := p.Wait()
+				n := min(int(bytes/each)+1, len(rest))
+				for n < len(rest) && rest[n].Step == rest[n-1].Step {
+					n++
+				}
+				next := rest[n:]
+				if next = next[:min(int(later/each), len(next))]; !look {
+					next = nil
+				}
+				if a := r.Ahead(); a.Bytes > limit {
+					t.Errorf("%d bytes are read ahead", a.Bytes)
+				}
+				p.Add(rest[:n], next, n == len(rest))
+				rest = rest[n:]
+			}
+		})
+		for step := range int64(steps) {
+			for end := time.Now().Add(time.Minute); !p.Covers(step); time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("step %d of %d was never planned", step, steps)
+				}
+			}
+			for _, q := range r.submit(p, step, all[int(step)*samples/steps:int(step+1)*samples/steps]) {
+				if q.Err != nil || q.Raw[0][0] != at(1, q.Sample*each) || q.Raw[0][each-1] != at(1, q.Sample*each+each-1) {
+					t.Fatalf("sample %d: %v", q.Sample, q.Err)
+				}
+				q.Release()
+			}
+		}
+		planner.Wait()
+		if n := r.disk.bytes.Load(); n > samples*each*102/100 { // a few holes are read, and their samples again
+			t.Errorf("%d bytes read of %d", n, samples*each)
+		}
+		if a := r.Ahead(); a.Claimed < samples*8/10 || a.Dropped != 0 { // a group may be longer than its room
+			t.Errorf("%+v", a)
+		}
+		r.quiet(t)
+		return r.disk.reads.Load()
+	}
+	with, without := reads(true), reads(false)
+	t.Logf("%d reads, %d without a look at later groups", with, without)
+	if with > without*9/10 {
+		t.Errorf("%d reads, %d without a look at later groups", with, without)
+	}
 }

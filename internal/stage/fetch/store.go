@@ -392,3 +392,42 @@ func (c *chunk) fill(rc *ReadContext) (hot bool, err error) {
 	}
 	return hot, err
 }
+
+// push adds to the heap of planned chunks. Fetcher.mu is held.
+func (st *store) push(c *chunk) {
+	h := append(st.planned, c)
+	i := len(h) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if h[up].plan.due <= h[i].plan.due {
+			break
+		}
+		h[up], h[i] = h[i], h[up]
+		i = up
+	}
+	st.planned = h
+}
+
+// pop takes the planned chunk that is due first. Fetcher.mu is held.
+func (st *store) pop() *chunk {
+	h := st.planned
+	n := len(h) - 1
+	top := h[0]
+	h[0], h[n] = h[n], nil
+	h = h[:n]
+	for i := 0; ; {
+		least := i
+		for j := 2*i + 1; j <= 2*i+2 && j < n; j++ {
+			if h[j].plan.due < h[least].plan.due {
+				least = j
+			}
+		}
+		if least == i {
+			break
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
+	st.planned = h
+	return top
+}
