@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import rig
+from bench import link, remote, rig
 from bench.augment.operations import OPERATIONS, REQUIRED
 
 # A number with a unit or a word of a measurement: 1.93 times, 2.1x, 4 %, 30 to 40 us, 1,616 images a second. Sizes and
@@ -412,6 +412,32 @@ def recipes_table(results: Results) -> str:
     )
 
 
+def remote_table(results: Results) -> str:
+    """Loaders over the slow link. A peer that a short trial ruled out, or that did not run, has its reason."""
+    rows = [
+        remote.Row(**{key: value for key, value in row.items() if key != "name"})
+        for row in results["remote.json"]["tar"]["answers"]["tar"]
+    ]
+    ours, lines = rows[0], []
+    for row in rows:
+        runs = row.runs or ([row.trial] if row.trial else [])
+        label = f"**{row.peer}**" if row is ours else f"{row.peer}, {row.workers} worker" + "s" * (row.workers > 1)
+        if not runs:
+            lines.append([label, "does not run: " + row.problem.splitlines()[-1], *[""] * 6])
+            continue
+        when = "later_" if "later_rate" in runs[0] else "first_"
+        keys = (when + "rate", when + "cpu", "first_batch")
+        rate, cpu, first = (rig.middle(run[key] for run in runs) for key in keys)
+        ratios = ["", ""]
+        if row is not ours and row.runs:
+            ratios = [f"{remote.common(ours, row, 'rate'):.2f}x", f"{1 / remote.common(ours, row, 'cpu'):.2f}x"]
+        measured = "later epochs" if when == "later_" else "first epoch"
+        shown = [f"{rate / 1e6:.0f}", f"{rate / link.LINK_BYTES:.2f}", f"{cpu:.2f}", f"{first:.2f}"]
+        lines.append([label, measured + (", one short run" if row.slower else ""), *shown, *ratios])
+    head = ("loader", "measured", "MB/s", "of the link", "CPU-s/GB", "first batch s")
+    return markdown((*head, "stoker over it, wall", "CPU"), lines)
+
+
 TABLES: dict[str, Callable[[Results], str]] = {
     "compare": compare_table,
     "tokens": tokens_table,
@@ -422,6 +448,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "augment": augment_table,
     "augment-loaders": augment_loaders_table,
     "recipes": recipes_table,
+    "remote": remote_table,
 }
 
 

@@ -1,11 +1,12 @@
 """Data in an object store, through a slow link: python -m bench.remote --data folder-of-jpegs (make bench-remote).
 
 versitygw keeps the data, slownet before it is the link: 20 ms to the first byte, 90 MB/s a connection, 250 MB/s in all.
-Both run on the processors that the loaders do not have, and are not counted. Questions are asked one after the other;
-in each, peers take turns, and a ratio is the median of the rounds' ratios. Peers run with the numbers of workers that
-were best in short trials, by what is asked: wall clock, processor time, or both. Trials of more workers end where they
-are worse by both. A peer whose trial is far slower than the best of its kind (SLOWER) is not the best, and takes no
-further part; one that does not run is listed with what it said.
+Both run on the processors that the loaders do not have (beside them on a machine of two: `servers_apart` says which),
+and are not counted. Questions are asked one after the other; in each, peers take turns, and a ratio is the median of
+the rounds' ratios. Peers run with the numbers of workers that were best in short trials, by what is asked: wall clock,
+processor time, or both. Trials of more workers end where they are worse by both. A peer whose trial is far slower than
+the best of its kind (SLOWER) is not the best, and takes no further part; one that does not run is listed with what it
+said.
 
 What is compared is like with like: passes after the first with passes after the first; for peers that keep files on a
 disk, which have only a first pass over the link, whole first passes, from nothing to the last batch. A run ends after
@@ -40,7 +41,7 @@ from bench import far, link, meter, rig
 
 KEEPS = ("streaming", "litdata")  # files on a disk: their second pass does not use the link
 WORKERS = (1, 2, 4, 8)
-PASSES = 4
+PASSES = 8
 SECONDS = {"tar": 14.0, "full": 14.0, "files": 14.0, "images": 20.0}  # that a run takes at most
 TRIAL_S = {"tar": 7.0, "files": 9.0, "images": 10.0}
 SLOWER = 0.7  # of the best trial of the same kind
@@ -163,6 +164,7 @@ class Remote:
             "machine": rig.machine(self.cpus),
             "settings": rig.settings(self.args),
             "link": {"latency": link.LATENCY, "connection": link.CONNECTION, "total": link.TOTAL},
+            "servers_apart": not set(self.store.cpus) & set(self.cpus),
             "answers": self.answers,
         }
         try:
@@ -211,7 +213,7 @@ class Remote:
             command += ["bench.peers.remote_torch", row.peer, "--listing", self.listing]
         passes, seconds = (1, 0.0) if row.peer in KEEPS or passes == 1 else (passes, seconds)
         command += ["--row", row.row, "--passes", passes, "--seconds", seconds, "--workers", row.workers]
-        run = rig.run([*command, "--shards", self.shards, *more], self.cpus, row.peer)
+        run = rig.run([*map(str, command), "--shards", str(self.shards), *more], self.cpus, row.peer, self._servers(on))
         found = measured(run, on.counts(), seconds)
         when = "later_" if "later_rate" in found else "first_"
         rig.say(
@@ -219,6 +221,9 @@ class Remote:
             f"first {found['first_batch']:.2f} s  others {100 * run.disturbed:.1f} %"
         )
         return found
+
+    def _servers(self, on: link.Link) -> tuple[int, ...]:
+        return self.store.process.pid, on.process.pid
 
     def try_run(self, row: Row, *more: str, seconds: float = 0.0, on: link.Link | None = None) -> bool:
         try:
@@ -241,7 +246,8 @@ class Remote:
             run = one.trial = one.runs.pop()
             when = "later_" if "later_rate" in run else "first_"
             now = {"rate": -run[when + "rate"], **{key: run[when + key] for key in ("cpu", "cpu_image")}}
-            worse = tried and all(now[key] > min(values[key] for _, values in tried) for key in ("rate", BY[row][-1]))
+            both = ("rate", BY[row][-1])
+            worse = bool(tried) and all(now[key] > min(values[key] for _, values in tried) for key in both)
             tried.append((one, now))
             if worse:
                 break
@@ -416,12 +422,12 @@ class Remote:
         self.plain.adopt()
         command: list[Any] = [rig.python_of(".venv"), "-m", "bench.peers.remote_stoker", "--row", "full"]
         command += ["--passes", 10000, "--seconds", seconds, "--shards", self.shards]
-        return rig.run(command, self.cpus, name)
+        return rig.run(command, self.cpus, name, self._servers(self.plain))
 
     def _rate(self, seconds: float) -> float:
-        before, begin = self.plain.counts()["bytes"], time.perf_counter()
+        before, begin = int(self.plain.counts()["bytes"]), time.perf_counter()
         time.sleep(seconds)
-        return (self.plain.counts()["bytes"] - before) / (time.perf_counter() - begin)
+        return (int(self.plain.counts()["bytes"]) - before) / (time.perf_counter() - begin)
 
     @staticmethod
     def _until(true: Callable[[], bool]) -> None:
@@ -455,7 +461,10 @@ class Remote:
             began = time.perf_counter()
             subprocess.run(
                 [str(rig.ROOT / "build" / "stoker"), "index", *paths],
-                **{"env": env, "check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL},
+                env=env,
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 preexec_fn=lambda: os.sched_setaffinity(0, self.cpus),
             )
             seconds = time.perf_counter() - began
@@ -488,7 +497,9 @@ class Remote:
         command = [rig.ROOT / "build" / "stoker", "bench", "--spec", spec, "--json", "--samples", samples, *more]
         done = subprocess.run(
             [str(part) for part in command],
-            **{"check": True, "capture_output": True, "text": True},
+            check=True,
+            capture_output=True,
+            text=True,
             preexec_fn=lambda: os.sched_setaffinity(0, self.cpus),
         )
         return float(json.loads(done.stdout)["samples_per_second"])

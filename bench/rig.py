@@ -85,8 +85,12 @@ def start(command: Sequence[str | Path], cpus: Sequence[int], scope: meter.Scope
     )
 
 
-def run(command: Sequence[str | Path], cpus: Sequence[int], name: str) -> Run:
-    """One peer from birth to end. A mark that waits is answered after the memory of all its processes has been read."""
+def run(command: Sequence[str | Path], cpus: Sequence[int], name: str, servers: Iterable[int] = ()) -> Run:
+    """One peer from birth to end. A mark that waits is answered after the memory of all its processes has been read.
+
+    Servers are processes of the measurement: they do not disturb it where they share the processors.
+    """
+    known = set(servers)
     out = Run({})
     with tempfile.TemporaryFile("w+") as errors, meter.Scope(name) as scope:
         out.spawned = time.perf_counter()
@@ -101,7 +105,7 @@ def run(command: Sequence[str | Path], cpus: Sequence[int], name: str) -> Run:
             mark = json.loads(line)
             out.marks[mark["event"]] = mark
             if mark["event"] == "start":
-                others = meter.Disturbance(cpus, scope.pids)
+                others = meter.Disturbance(cpus, lambda: known.union(scope.pids()))
             if mark.get("wait"):
                 if others is not None:
                     out.foreign, out.steal = others.shares()
