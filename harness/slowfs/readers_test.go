@@ -1,7 +1,6 @@
 package slowfs_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,8 +12,8 @@ import (
 )
 
 // Where each read takes 10 ms, as many are made at once as the storage rewards, and not only
-// the 16 that suffice for a disk. More than a few thousand samples show it: the number is found
-// while the loader runs.
+// the 16 that suffice for a disk. It takes thousands of samples: the number is found while the
+// loader runs. How much faster that is depends on the machine: bench.remote measures it.
 func TestReadersOfSlowStorage(t *testing.T) {
 	of := t.TempDir()
 	const samples, each = 12_000, 4096
@@ -32,30 +31,25 @@ func TestReadersOfSlowStorage(t *testing.T) {
 	if err := os.WriteFile(text, fmt.Appendf(nil, "dataset: {path: %s, format: folder, extensions: [.bin]}\nfields: [{name: image, decode: bytes}]\norder: {shuffle: full}\nbatch: {size: 64}\n", at), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	rate := func(arg ...string) float64 {
+	load := func(arg ...string) {
 		t.Helper()
-		out, err := exec.Command(stoker, append([]string{"bench", "--spec", text, "--json"}, arg...)...).Output()
-		if err != nil {
+		if out, err := exec.Command(stoker, append([]string{"bench", "--spec", text, "--json"}, arg...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		var r struct {
-			Rate float64 `json:"samples_per_second"`
-		}
-		if err := json.Unmarshal(out, &r); err != nil {
-			t.Fatal(err)
-		}
-		return r.Rate
 	}
-	rate("--samples", "64") // builds the index
+	load("--samples", "64") // builds the index
 	fs.Set(slowfs.Delays{Read: 10 * time.Millisecond})
-	few := rate("--samples", "4000", "--connections", "16")
+	load("--samples", "4000", "--connections", "16")
+	if n := fs.Served().Most; n > 16 {
+		t.Errorf("%d reads waited at once, where 16 were allowed", n)
+	}
+	fs.Set(slowfs.Delays{Read: 10 * time.Millisecond})
 	before := fs.Served().Reads
-	more := rate("--samples", fmt.Sprint(samples))
+	load("--samples", fmt.Sprint(samples))
 	if n := fs.Served().Reads - before; n < samples {
 		t.Errorf("%d reads for %d samples: some did not wait", n, samples)
 	}
-	t.Logf("%.0f samples per second by 16 readers, %.0f by as many as pay: %.1f times", few, more, more/few)
-	if more < 2*few {
-		t.Errorf("%.0f samples per second by 16 readers, %.0f by as many as pay", few, more)
+	if n := fs.Served().Most; n < 32 {
+		t.Errorf("at most %d reads waited at once", n)
 	}
 }

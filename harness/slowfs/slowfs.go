@@ -51,6 +51,7 @@ type Served struct {
 	Opens int64 `json:"opens"`
 	Reads int64 `json:"reads"` // requests, those at the end of a file with them
 	Bytes int64 `json:"bytes"` // given out
+	Most  int64 `json:"most"`  // reads that waited at once, since Set
 }
 
 // FS is a mounted file system. Its methods may be called concurrently.
@@ -61,6 +62,7 @@ type FS struct {
 
 	delays              atomic.Pointer[Delays]
 	opens, reads, bytes atomic.Int64
+	waiting, most       atomic.Int64 // reads that wait now, and at most
 
 	mu   sync.Mutex
 	free time.Time // when the bandwidth has no more promises to keep; under mu
@@ -130,12 +132,15 @@ func folder(path string) (os.FileInfo, error) {
 }
 
 // Set changes the delays of requests that come from now on.
-func (f *FS) Set(d Delays) { f.delays.Store(&d) }
+func (f *FS) Set(d Delays) {
+	f.delays.Store(&d)
+	f.most.Store(0)
+}
 
 // Served is what was asked for so far. It holds all of a read before the program
 // that asked has its bytes.
 func (f *FS) Served() Served {
-	return Served{Opens: f.opens.Load(), Reads: f.reads.Load(), Bytes: f.bytes.Load()}
+	return Served{Opens: f.opens.Load(), Reads: f.reads.Load(), Bytes: f.bytes.Load(), Most: f.most.Load()}
 }
 
 // Close unmounts. Where a program still holds files open, the mount is taken out
@@ -160,6 +165,11 @@ func where(path string) errs.Where { return errs.Where{File: path} }
 // moment, asked for some bytes and was given some. False: nobody waits any more.
 func (f *FS) wait(ctx context.Context, arrived time.Time, asked, given int) bool {
 	d := f.delays.Load()
+	now := f.waiting.Add(1)
+	defer f.waiting.Add(-1)
+	for most := f.most.Load(); now > most && !f.most.CompareAndSwap(most, now); {
+		most = f.most.Load()
+	}
 	until := arrived.Add(d.Read)
 	if asked < d.SmallBytes && given == asked {
 		until = until.Add(d.Small)
