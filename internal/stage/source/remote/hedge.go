@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"math/bits"
 	"sync"
 	"time"
@@ -12,13 +13,15 @@ import (
 // A read that takes longer than 95 % of reads of its length is requested a second time, on
 // another connection and perhaps of another server; the first answer counts. That costs
 // at most hedgeShare of the requests, since each may be sent again only if twenty others
-// were not.
+// were not. A late read that finds no credit asks again and again, at growing intervals.
 
 const (
 	hedgeShare = 0.05
-	hedgeMost  = 64.0 // what is saved up: late requests stop a loop, and with it the others
+	hedgeMost  = 64.0 // most credit that is saved: requests are often late together
 	hedgeRow   = 32   // reads of about that length before one is called slow
 	hedgeOver  = 1.2
+	hedgeBytes = 64 << 20    // of second requests that are on their way: memory beyond the reader's budget
+	hedgePause = time.Second // the longest interval
 )
 
 // late is when a read of n bytes counts as late; false: unknown, or none may be sent
@@ -46,14 +49,25 @@ func (h *host) took(n int, d time.Duration) {
 	h.taken[class].add(d.Seconds())
 }
 
-// mayHedge takes the credit for a second request.
-func (h *host) mayHedge() bool {
+// mayHedge takes the credit for a second request for n bytes, and its turn.
+func (h *host) mayHedge(n int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.hedgeCredit < 1 || h.waiting > 0 { // where requests fail, more of them help nobody
+	switch {
+	case h.hedgeCredit < 1, h.hedging > 0 && h.hedging+n > hedgeBytes:
+		return false
+	case 4*h.waiting > h.active: // where requests fail, more of them help nobody
+		return false
+	case h.spacing.rate > 0 && len(h.queue) > 0: // the rate that the host allows is used up
 		return false
 	}
+	now := time.Now()
+	if h.spacing.wait(now) > 0 {
+		return false
+	}
+	h.sent.add(now)
 	h.hedgeCredit--
+	h.hedging += n
 	h.active++
 	return true
 }
@@ -87,8 +101,12 @@ func (s *Source) hedged(ctx context.Context, h *way, obj source.Info, p []byte, 
 		return r.n, r.err
 	case <-timer.C:
 	}
-	for !h.mayHedge(len(p)) { // others have used the credit up: it is for those that are late by more
-		timer.Reset(max(late/4, time.Millisecond))
+	if cap(h.slots) == 1 { // the first request has it
+		r := <-first
+		return r.n, r.err
+	}
+	for pause := max(late/4, time.Millisecond); !h.mayHedge(len(p)); pause = min(2*pause, hedgePause) {
+		timer.Reset(pause)
 		select {
 		case r := <-first:
 			return r.n, r.err
@@ -100,7 +118,6 @@ func (s *Source) hedged(ctx context.Context, h *way, obj source.Info, p []byte, 
 
 // second sends a request again, and returns the answer that is whole first.
 func (s *Source) second(ctx context.Context, h *way, obj source.Info, p []byte, off int64, first chan result, giveUp func()) (int, error) {
-	defer h.release()
 	h.hedges.Add(1)
 	h.requests.Add(1)
 	spare := spares.Get().(*[]byte)
@@ -113,39 +130,50 @@ func (s *Source) second(ctx context.Context, h *way, obj source.Info, p []byte, 
 	defer leave()
 	again := make(chan result, 1)
 	go func() {
+		begun := time.Now()
 		n, err := s.store.Read(two, obj, q, off)
+		var f *Fault
+		if errors.As(err, &f) && f.Kind == Throttled {
+			h.mu.Lock()
+			h.refuse(begun, time.Now())
+			h.mu.Unlock()
+		}
 		again <- result{n, err}
 	}()
-	var r result
 	select {
-	case r = <-first:
-		if r.err != nil {
-			if b := <-again; b.err == nil { // the second one is all there is
-				h.hedgeEnds(r.n)
-				return copy(p, q), nil
-			}
-			h.hedgeEnds(0)
+	case r := <-first:
+		if r.err == nil {
+			leave()
+			h.hedgeEnds(len(p), (<-again).n)
+			return r.n, nil
+		}
+		b := <-again
+		if b.err != nil {
+			h.hedgeEnds(len(p), b.n)
 			return r.n, r.err
 		}
-		leave()
-		b := <-again
-		h.hedgeEnds(b.n)
-		return r.n, nil
+		h.hedgeEnds(len(p), r.n)
 	case b := <-again:
 		if b.err != nil {
-			r = <-first
-			h.hedgeEnds(b.n)
+			h.hedgeEnds(len(p), b.n) // others may have its turn while the first one is waited for
+			r := <-first
 			return r.n, r.err
 		}
 		giveUp()
-		r = <-first // p must not be written any more
-		h.hedgeEnds(r.n)
-		return copy(p, q), nil
+		r := <-first // p must not be written any more
+		h.hedgeEnds(len(p), r.n)
 	}
+	return copy(p, q), nil
 }
 
-// hedgeEnds says that a second request has ended, and how many bytes came for nothing.
-func (h *host) hedgeEnds(lost int) {
-	h.twice.Add(int64(lost))
-	h.ends()
+// hedgeEnds says that a second request for n bytes has ended, and how many bytes came for
+// nothing.
+func (w *way) hedgeEnds(n, lost int) {
+	w.release()
+	w.twice.Add(int64(lost))
+	w.mu.Lock()
+	w.hedging -= n
+	w.active--
+	w.admit()
+	w.mu.Unlock()
 }

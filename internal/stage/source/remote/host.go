@@ -30,6 +30,7 @@ type host struct {
 
 	retrying
 	hedgeCredit float64 // requests that may be sent twice
+	hedging     int     // bytes of second requests that are on their way
 
 	slots map[int]chan struct{} // of the users who allow so many requests at once
 	rates map[int64]*rate       // and of those who allow so many bytes a second
@@ -135,14 +136,6 @@ func (h *host) admit() {
 		close(h.queue[n])
 	}
 	h.queue = slices.Delete(h.queue, 0, n)
-}
-
-// ends says only that a request that took a turn has ended.
-func (h *host) ends() {
-	h.mu.Lock()
-	h.active--
-	h.admit()
-	h.mu.Unlock()
 }
 
 // left counts an attempt that brought n bytes of the length that was asked for.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -163,6 +164,16 @@ func misplaced(dir, name, last string) error {
 func Missing(name string) error {
 	return errs.New(errs.NotFound, "there is no such object or folder").At(at(name)).
 		Try("check the name; if it existed when the dataset was indexed, it has been removed")
+}
+
+// Located gives an error that is kept for several names the place of one.
+func Located(err error, name string) error {
+	var e *errs.Error
+	if errors.As(err, &e) {
+		of := *e
+		return of.At(at(name))
+	}
+	return err
 }
 
 // Changed is the error of an object that is not the one that was opened.

@@ -12,10 +12,11 @@ import (
 // during an outage there are no other requests. They come in the order in which their waits
 // have ended, so that none is left without an attempt.
 //
-// While nothing new is read, a retry that succeeds pays for another one. When a server starts
-// again or begins to refuse, everything that is planned may be on its way and fail, and no
-// other request be left to pay: retries then follow the answers, as many at once as there was
-// credit for.
+// When a server restarts or begins to refuse requests, everything that is planned may be on
+// its way and fail. Then no new request earns credit, and one retry a second would take
+// minutes. So while nothing new is read, each retry that succeeds allows another one, as long
+// as retries are less than a tenth of all requests to the host so far. One that fails allows
+// none.
 
 const (
 	retryShare = 0.1 // retries for each request
@@ -54,6 +55,9 @@ func (h *host) begins() {
 
 // repaid returns the credit of a retry that succeeded.
 func (h *host) repaid() {
+	if float64(h.retries.Load()) >= float64(retryShare*float64(h.requests.Load())) {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if time.Since(h.asked) > nothingNew {
@@ -107,6 +111,9 @@ func (h *host) mayRetry(ctx context.Context, wait, left time.Duration) bool {
 	defer h.mu.Unlock()
 	if at := slices.Index(h.again, turn); at >= 0 {
 		h.again = slices.Delete(h.again, at, at+1)
+	} else { // its turn came, too: another may have it
+		h.share = min(h.share+1, retryMost)
+		h.admitAgain(time.Now())
 	}
 	return false
 }

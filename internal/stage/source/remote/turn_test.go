@@ -248,6 +248,9 @@ func TestARestartOfABusyServer(t *testing.T) {
 		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("250 reads that broke once took %s", took)
 		}
+		if c := net.Counts()["store"]; 10*c.Retries > c.Requests+10 {
+			t.Errorf("%d of %d requests were retries", c.Retries, c.Requests)
+		}
 	})
 }
 

@@ -89,7 +89,7 @@ func (w *way) mayHedge(n int) bool {
 			return false
 		}
 	}
-	if !w.host.mayHedge() {
+	if !w.host.mayHedge(n) {
 		w.release()
 		return false
 	}
