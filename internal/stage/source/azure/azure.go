@@ -298,7 +298,7 @@ func (s *store) do(ctx context.Context, r request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := s.net.Client().Do(req)
+	resp, err := s.net.Client().Transport.RoundTrip(req) // Do would quote a Location that it cannot parse
 	if err != nil {
 		return nil, remote.Failed(ctx, r.name, err)
 	}

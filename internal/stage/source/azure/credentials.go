@@ -54,7 +54,7 @@ func (e environment) unowned(name string) error {
 	if e.key == "" {
 		what = e.sasFrom
 	}
-	return errs.New(errs.Denied, "%s does not say of which account it is, and the dataset names %d", what, len(e.wrote)).At(errs.Where{File: strings.Clone(name)}).
+	return errs.New(errs.Denied, "%s does not name its account, and the dataset names %d accounts", what, len(e.wrote)).At(errs.Where{File: strings.Clone(name)}).
 		Try("set AZURE_STORAGE_ACCOUNT to its account")
 }
 

@@ -183,7 +183,7 @@ func (b *Browser) recall(name string) (st source.Info, err error, known bool) { 
 	}
 	if b.nowhere(k) {
 		return source.Info{}, errs.New(errs.NotFound, "there is no such object or folder").At(errs.Where{File: strings.Clone(name)}).
-			Try("check the name; if it was there when the dataset was indexed, it has been removed since"), true
+			Try("check the name; if it existed when the dataset was indexed, it has been removed"), true
 	}
 	f := b.around(k)
 	if f == nil {

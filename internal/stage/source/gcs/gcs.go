@@ -222,7 +222,7 @@ func (s *store) url(r request) *url.URL {
 // reader, and another is asked for.
 func (s *store) do(ctx context.Context, r request) (*http.Response, error) {
 	if s.setup(); s.wrong != nil {
-		return nil, s.wrong
+		return nil, remote.Located(s.wrong, r.name)
 	}
 	token, err := s.creds.token(ctx, r.name)
 	if err != nil {
@@ -243,7 +243,7 @@ func (s *store) do(ctx context.Context, r request) (*http.Response, error) {
 	if token != "" {
 		req.Header["Authorization"] = []string{"Bearer " + token}
 	}
-	resp, err := s.net.Client().Do(req)
+	resp, err := s.net.Client().Transport.RoundTrip(req) // Do would quote a Location that it cannot parse
 	if err != nil {
 		return nil, remote.Failed(ctx, r.name, err)
 	}

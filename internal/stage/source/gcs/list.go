@@ -93,7 +93,7 @@ func (s *store) buckets(ctx context.Context, dir string, flat bool, token string
 		return remote.Page{}, remote.Missing(dir)
 	}
 	if s.setup(); s.wrong != nil {
-		return remote.Page{}, s.wrong
+		return remote.Page{}, remote.Located(s.wrong, dir)
 	}
 	project, err := s.creds.project(ctx, dir)
 	if err != nil {

@@ -166,7 +166,7 @@ const mostHops = 5
 func (s *store) get(ctx context.Context, name, path string, query url.Values, header http.Header) (resp *http.Response, u *url.URL, err error) {
 	a := &s.account
 	if a.setup(s); a.wrong != nil {
-		return nil, nil, located(a.wrong, name)
+		return nil, nil, remote.Located(a.wrong, name)
 	}
 	who := a.who()
 	base := a.endpoint

@@ -23,7 +23,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
@@ -237,14 +236,4 @@ func (g *gate) answered(ctx context.Context, known func() bool, ask func() error
 			return a.fault
 		}
 	}
-}
-
-// located gives an error that several names may have the place of one.
-func located(err error, name string) error {
-	var e *errs.Error
-	if errors.As(err, &e) {
-		of := *e
-		return of.At(at(name))
-	}
-	return err
 }

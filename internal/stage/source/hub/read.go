@@ -261,6 +261,9 @@ func (s *store) stored(ctx context.Context, l *link, obj source.Info, u *url.URL
 	for at, hops := u, 0; ; hops++ {
 		resp, err := s.send(ctx, obj.Name, at, "", header)
 		if err != nil {
+			if ctx.Err() == nil {
+				l.forget(u) // it may be gone: the next attempt asks the Hub again
+			}
 			return nil, err
 		}
 		to, leads := location(at, resp)

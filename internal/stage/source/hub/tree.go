@@ -40,7 +40,7 @@ func isHash(s string) bool {
 func (r *repo) resolve(ctx context.Context, s *store, name string) error {
 	err := r.gate.answered(ctx, func() bool { return r.commit != "" || r.wrong != nil }, func() error { return r.ask(ctx, s, name) })
 	if err == nil && r.wrong != nil {
-		return located(r.wrong, name)
+		return remote.Located(r.wrong, name)
 	}
 	return err
 }

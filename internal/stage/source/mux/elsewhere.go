@@ -45,7 +45,7 @@ func insteadOf(name, scheme string) string {
 	case "wasb", "wasbs":
 		return write("abfss://" + strings.Replace(rest, ".blob.core.", ".dfs.core.", 1))
 	case "adl":
-		return "Azure has closed Data Lake source.Storage Gen1: write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, where the data were moved to"
+		return "Azure has closed Data Lake Storage Gen1: write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, the place that the data was moved to"
 	case "dbfs":
 		return "give the path under which Databricks mounts it: " + strconv.Quote("/dbfs/"+strings.TrimLeft(rest, "/"))
 	case "hdfs", "viewfs", "webhdfs", "swebhdfs", "har", "alluxio", "juicefs", "jfs":

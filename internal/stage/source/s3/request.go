@@ -123,7 +123,7 @@ func (s *store) once(ctx context.Context, a *account, c call, region string) (*a
 			return nil, errs.New(errs.Bug, "a request could not be signed").At(at(c.name))
 		}
 	}
-	resp, err := s.net.Client().Do(req)
+	resp, err := s.net.Client().Transport.RoundTrip(req) // Do would quote a Location that it cannot parse
 	if err != nil {
 		return nil, remote.Failed(ctx, c.name, err)
 	}

@@ -242,7 +242,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	}
 	v := version(ans.Header.Get("ETag"), ans.Header.Get("Last-Modified"))
 	if size >= 0 && size != obj.Size || obj.Version != "" && v != obj.Version {
-		return 0, remote.Changed(obj, "it is now %s of %d bytes, and was %s of %d", v, size, obj.Version, obj.Size)
+		return 0, remote.Changed(obj, "it was %s of %d bytes and is now %s of %d", obj.Version, obj.Size, v, size)
 	}
 	n, err := remote.Fill(ctx, obj.Name, ans.Body, p)
 	if err == nil && whole {
@@ -268,7 +268,7 @@ func (s *store) changed(ctx context.Context, o object, was source.Info, status i
 	case now.Size == was.Size && (was.Version == "" || now.Version == was.Version):
 		return nil
 	}
-	return remote.Changed(was, "it is now %s of %d bytes, and was %s of %d", now.Version, now.Size, was.Version, was.Size)
+	return remote.Changed(was, "it was %s of %d bytes and is now %s of %d", was.Version, was.Size, now.Version, now.Size)
 }
 
 func at(name string) errs.Where { return errs.Where{File: strings.Clone(name)} }

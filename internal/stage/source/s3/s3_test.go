@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -174,6 +177,48 @@ func TestPages(t *testing.T) {
 	stagetest.Must(t, err)
 	if len(all) != 1101 || !slices.IsSortedFunc(all, func(a, b source.Info) int { return strings.Compare(a.Name, b.Name) }) || !slices.ContainsFunc(all, func(i source.Info) bool { return i.Dir && i.Base() == "c" }) {
 		t.Errorf("the folder has %d entries", len(all))
+	}
+}
+
+// A million objects are listed in the memory of a few pages.
+func TestAMillionObjects(t *testing.T) {
+	const each, all = 1000, 1_000_000
+	store := newFake(t, nil)
+	store.before = func(w http.ResponseWriter, r *http.Request) bool {
+		store.mu.Lock()
+		store.seen = nil
+		store.mu.Unlock()
+		from, _ := strconv.Atoi(r.URL.Query().Get("continuation-token"))
+		var page bytes.Buffer
+		page.WriteString(`<ListBucketResult><EncodingType>url</EncodingType>`)
+		if from+each < all {
+			fmt.Fprintf(&page, "<IsTruncated>true</IsTruncated><NextContinuationToken>%d</NextContinuationToken>", from+each)
+		}
+		for i := range each {
+			fmt.Fprintf(&page, "<Contents><Key>d/%02d/%07d.jpg</Key><Size>110000</Size><ETag>&quot;%032x&quot;</ETag></Contents>", (from+i)/50_000, from+i, from+i)
+		}
+		page.WriteString(`</ListBucketResult>`)
+		_, err := w.Write(page.Bytes())
+		stagetest.Must(t, err)
+		return true
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, n := heap(), 0
+	for _, err := range source.Walk(t.Context(), reach(t, source.Access{}), "s3://data/d") {
+		stagetest.Must(t, err)
+		if n++; n%200_000 == 0 {
+			if now := heap(); now > before+(8<<20) {
+				t.Errorf("after %d objects, %d bytes are in memory that were not before", n, now-before)
+			}
+		}
+	}
+	if n != all {
+		t.Errorf("%d objects were listed", n)
 	}
 }
 

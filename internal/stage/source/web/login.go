@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
 
 // login finds credentials: a user in the URL, the token whose variable the Spec names, or
@@ -72,7 +73,7 @@ func (l *login) of(name string, u *url.URL) (sent, error) {
 	}
 	l.once.Do(l.read)
 	if l.err != nil {
-		return sent{}, l.err
+		return sent{}, remote.Located(l.err, name)
 	}
 	for _, m := range l.netrc {
 		if m.host != "" && strings.EqualFold(m.host, u.Hostname()) {

@@ -67,6 +67,10 @@ func (s *store) do(ctx context.Context, method, name string, header http.Header)
 	key := method + " " + name
 	if u := s.places.get(key); u != nil {
 		a, err := s.ask(ctx, method, name, start, u, header)
+		var f *remote.Fault
+		if errors.As(err, &f) && ctx.Err() == nil {
+			s.places.forget(key) // it may be gone: the next attempt asks who led there
+		}
 		if err != nil || !outdated(a.StatusCode) {
 			return a, err // a folder is never kept
 		}
