@@ -3,6 +3,7 @@ package source
 import (
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -199,8 +200,26 @@ func Shown(name string) string {
 	if list, is := strings.CutPrefix(name, "@"); is && list != "" && list[0] != '@' { // of names
 		return "@" + Shown(list)
 	}
-	if SchemeOf(name) == "" {
-		return name
+	if SchemeOf(name) != "" {
+		return errs.Shown(name)
 	}
-	return errs.Shown(name)
+	if url := Unslashed(name); url != "" {
+		before := strings.Index(name, ":/") - strings.Index(url, "://")
+		return name[:before] + strings.Replace(errs.Shown(url), "://", ":/", 1)
+	}
+	return name
 }
+
+// Unslashed is the URL that was meant where a slash after its scheme is missing, as Python's
+// Path writes it: "s3:/bucket" or, made absolute, "/home/me/s3:/bucket". "" for other names.
+func Unslashed(name string) string {
+	before, rest, found := strings.Cut(name, ":/")
+	scheme := before[strings.LastIndexByte(before, '/')+1:]
+	if !found || rest == "" || rest[0] == '/' || !slices.Contains(known, strings.ToLower(scheme)) {
+		return ""
+	}
+	return scheme + "://" + rest
+}
+
+// known are the schemes that names are commonly written with.
+var known = []string{"s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "hf"}

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 _PARAMETER = re.compile(r"([?&;#]|\\u0026)([A-Za-z0-9_.%~-]+)=([^&;#\s\"'<>\\]*)")
+_UNSLASHED = re.compile(r"(?i)((?:.*?/)?(?:s3|gcs|gs|az|azure|abfss?|https?|hf)):/(?=[^/])", re.DOTALL)
 _END = re.compile(r"[/?# \t\r\n\"'<>]")
 _SPACE = re.compile(r"[ \t\r\n\"'<>]")
 _PARTS = (
@@ -28,8 +29,16 @@ _BESIDE_SIGNATURE = frozenset(("expires", "policy", "ossexpires"))
 
 
 def shown(name: str) -> str:
-    """A name as it may be shown and stored: without signatures and tokens in its query, without user and password."""
-    return shown_text(name) if re.match(r"@?[A-Za-z][A-Za-z0-9+.-]*://", name) else name
+    """A name as it may be shown and stored: without signatures and tokens in its query, without user and password.
+
+    A URL that was a ``pathlib.Path`` has lost a slash, and may have secrets too.
+    """
+    if re.match(r"@?[A-Za-z][A-Za-z0-9+.-]*://", name):
+        return shown_text(name)
+    lost = _UNSLASHED.match(name)
+    if lost and ":/" not in lost[1]:
+        return shown_text(f"{lost[1]}://{name[lost.end() :]}").replace("://", ":/", 1)
+    return name
 
 
 def shown_text(text: str) -> str:

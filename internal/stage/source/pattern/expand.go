@@ -166,22 +166,23 @@ func (x expander) says(name string, err error) (bool, error) {
 }
 
 func (x expander) notFound(pattern, name string, missing, of int) error {
-	e := errs.New(errs.NotFound, "there is no %s", strconv.Quote(name))
+	shown := source.Shown(name)
+	e := errs.New(errs.NotFound, "there is no %s", strconv.Quote(shown))
 	switch {
 	case hasGlob(name):
-		e = errs.New(errs.NotFound, "nothing matches %s", strconv.Quote(name))
+		e = errs.New(errs.NotFound, "nothing matches %s", strconv.Quote(shown))
 	case of > 1:
-		e = errs.New(errs.NotFound, "%d of the %d files of %s are missing, the first is %s", missing, of, strconv.Quote(pattern), strconv.Quote(name))
+		e = errs.New(errs.NotFound, "%d of the %d files of %s are missing, the first is %s", missing, of, strconv.Quote(source.Shown(pattern)), strconv.Quote(shown))
 	}
-	_ = e.At(errs.Where{File: name})
+	_ = e.At(errs.Where{File: shown})
 	return e.Try("%s", Suggest(x.ctx, x.src, name))
 }
 
 // Suggest says what there is in place of a name that does not exist: the nearest
 // name in the deepest folder that does, or some of the names there are.
 func Suggest(ctx context.Context, src source.Source, name string) string {
-	if url := unslashed(name); url != "" {
-		return "did you mean " + strconv.Quote(url) + "? (Python's Path drops a slash: pass a str)"
+	if url := source.Unslashed(name); url != "" {
+		return "write two slashes after the scheme: " + strconv.Quote(source.Shown(url)) + " (a Path of Python drops one: pass a str)"
 	}
 	dir, rest := deepest(ctx, src, name)
 	word, more, _ := strings.Cut(rest, "/")
@@ -214,17 +215,6 @@ func Suggest(ctx context.Context, src source.Source, name string) string {
 	}
 	return "the folder " + strconv.Quote(dir) + " has " + strconv.Itoa(len(names)) + " entries: " + strings.Join(few, ", ") +
 		map[bool]string{true: ", ..."}[len(few) < len(names)]
-}
-
-// unslashed is the name that was meant where one slash is missing after its scheme, as in
-// "s3:/bucket" or, made absolute, "/home/me/s3:/bucket"; "" for other names.
-func unslashed(name string) string {
-	scheme, rest, found := strings.Cut(name, ":/")
-	scheme = scheme[strings.LastIndexByte(scheme, '/')+1:]
-	if url := scheme + "://" + rest; found && len(scheme) > 1 && source.SchemeOf(url) != "" && source.SchemeOf(name) == "" && rest != "" {
-		return url
-	}
-	return ""
 }
 
 // deepest cuts a path where it stops existing: the folder that exists, and the
