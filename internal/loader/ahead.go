@@ -34,7 +34,7 @@ func (l *Loader) newPlan(p *Pass) *fetch.Plan {
 }
 
 // mostLater is how many extents of later groups are looked at: memory that no limit counts.
-const mostLater = 1 << 17
+const mostLater = 1 << 16
 
 // lookFar plans all of a pass, group by group, as fetch has room for them. Then it begins the
 // next epoch, whose plan goes on. With each group, fetch learns what later ones will need; what

@@ -44,12 +44,13 @@ func (f *Fetcher) settle(claims []use) {
 		return
 	}
 	var ready, failed []use
+	var causes []error
 	f.mu.Lock()
 	for _, u := range claims {
 		c := u.req.chunks[u.i]
 		switch {
 		case c.plan.state == done && c.plan.err != nil:
-			failed = append(failed, u)
+			failed, causes = append(failed, u), append(causes, c.plan.err)
 			continue
 		case c.plan.state == done:
 			ready = append(ready, u)
@@ -67,8 +68,8 @@ func (f *Fetcher) settle(claims []use) {
 	for _, u := range ready {
 		f.deliver(u, u.req.chunks[u.i])
 	}
-	for _, u := range failed {
-		f.alone(u, u.req.chunks[u.i])
+	for i, u := range failed {
+		f.alone(u, u.req.chunks[u.i], causes[i])
 	}
 }
 
@@ -82,11 +83,10 @@ func (f *Fetcher) deliver(u use, c *chunk) {
 	}
 }
 
-// alone reads one part of a chunk whose read has failed. If a link to a store failed, the
-// source has already retried until the deadline.
-func (f *Fetcher) alone(u use, c *chunk) {
+// alone reads one part of a chunk whose read has failed with err. If a link to a store failed,
+// the source has already retried until the deadline.
+func (f *Fetcher) alone(u use, c *chunk, err error) {
 	c2 := f.newChunk(c.ctx, u.req.Extents[u.i])
-	err := c.plan.err
 	u.req.chunks[u.i] = c2
 	c2.uses = append(c2.uses, u)
 	c2.refs.Add(1)
@@ -125,7 +125,7 @@ func (f *Fetcher) landed(c *chunk, err error) {
 		if err == nil {
 			f.deliver(u, c)
 		} else {
-			f.alone(u, c)
+			f.alone(u, c, err)
 		}
 	}
 	if held {

@@ -418,7 +418,7 @@ func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool,
 			}
 		}
 	}
-	chunks := f.join(pieces, room{}, func(e format.Extent) *chunk { return f.newChunk(ctx, e) }, func(c *chunk, p piece) {
+	chunks := f.join(pieces, allowance{}, func(e format.Extent) *chunk { return f.newChunk(ctx, e) }, func(c *chunk, p piece) {
 		f.share(c, reqs[p.req], p.index)
 	})
 	slices.SortStableFunc(chunks, func(a, b *chunk) int { return cmp.Compare(a.first, b.first) })

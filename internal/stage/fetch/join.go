@@ -20,8 +20,8 @@ type piece struct {
 // requests more, and stay in memory until the last of its pieces is needed.
 const keptBytes = 2 << 20
 
-// room is what a group may read for later ones.
-type room struct {
+// allowance is what a group may read for later ones.
+type allowance struct {
 	keep  int64 // bytes of all chunks that have later pieces
 	holes int64 // bytes of the holes that are read for them
 }
@@ -29,7 +29,7 @@ type room struct {
 // join sorts pieces by position and joins those that are better read together: made makes a
 // chunk that begins with an extent, and add adds a piece to it. No chunk begins or ends with
 // a later piece.
-func (f *Fetcher) join(pieces []piece, room room, made func(format.Extent) *chunk, add func(*chunk, piece)) (chunks []*chunk) {
+func (f *Fetcher) join(pieces []piece, may allowance, made func(format.Extent) *chunk, add func(*chunk, piece)) (chunks []*chunk) {
 	slices.SortFunc(pieces, func(a, b piece) int {
 		return cmp.Or(cmp.Compare(a.ext.File, b.ext.File), cmp.Compare(a.ext.Off, b.ext.Off), cmp.Compare(a.req, b.req))
 	})
@@ -48,18 +48,18 @@ func (f *Fetcher) join(pieces []piece, room room, made func(format.Extent) *chun
 		}
 		end := p.ext.Off + p.ext.Len
 		between = slices.DeleteFunc(between, func(q piece) bool { return q.ext.Off+q.ext.Len > end })
-		paid := int64(0) // of room.keep, for c
+		paid := int64(0) // of may.keep, for c
 		near, fits := false, false
 		if c != nil && c.file == p.ext.File {
 			if c.later {
 				paid = c.length
 			}
 			near = end-c.off <= max(reach.length, c.length)
-			fits = near && max(end-c.off, c.length) <= min(keptBytes, room.keep+paid)
+			fits = near && max(end-c.off, c.length) <= min(keptBytes, may.keep+paid)
 		}
 		switch {
-		case fits && len(between) > 0 && c.fills(p, between, room.holes, reach):
-			room.holes -= p.ext.Off - c.off - c.length
+		case fits && len(between) > 0 && c.fills(p, between, may.holes, reach):
+			may.holes -= p.ext.Off - c.off - c.length
 			c.later = true
 			for _, q := range between {
 				c.grow(q, add)
@@ -74,7 +74,7 @@ func (f *Fetcher) join(pieces []piece, room room, made func(format.Extent) *chun
 		c.grow(p, add)
 		c.first, c.end = min(c.first, p.req), max(c.end, p.req)
 		if c.later {
-			room.keep -= c.length - paid
+			may.keep -= c.length - paid
 		}
 	}
 	return chunks

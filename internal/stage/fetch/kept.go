@@ -9,9 +9,10 @@ type kept struct {
 	step int64
 }
 
-// ahead appends what later groups need, with numbers from first on. What is in a chunk is not
-// read again: until learns how long the chunk is needed.
-func (p *Plan) ahead(pieces []piece, later []Need, first int, until map[*chunk]int64) []piece {
+// ahead learns in until how long chunks are needed by later groups, and appends what else
+// these need, with numbers from first on, if more may be kept. What is in a chunk that is not
+// kept is left out: it is read again only if the chunk is gone by then.
+func (p *Plan) ahead(pieces []piece, later []Need, first int, until map[*chunk]int64, more bool) []piece {
 	file, planned := -1, false
 	for i, need := range later {
 		for j, e := range need.Extents {
@@ -25,30 +26,24 @@ func (p *Plan) ahead(pieces []piece, later []Need, first int, until map[*chunk]i
 				until[c] = max(until[c], need.Step)
 				continue
 			}
-			pieces = append(pieces, piece{ext: e, sample: need.Sample, req: first + i, index: j, later: true})
+			if more {
+				pieces = append(pieces, piece{ext: e, sample: need.Sample, req: first + i, index: j, later: true})
+			}
 		}
 	}
 	return pieces
 }
 
-// room returns what a group that reads so many bytes may read for later groups: for short
+// allows returns what a group that reads so many bytes may read for later groups: for short
 // groups little, because the first batches wait for them.
-func (p *Plan) room(group int64) room {
+func (p *Plan) allows(group int64) allowance {
 	f := p.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return room{
-		keep:  min(p.share/keptShare, 2*group) - p.keeps(),
+	return allowance{
+		keep:  min(p.share/keptShare, 2*group) - p.keeps,
 		holes: f.ahead.limit(f) - f.ahead.used - group,
 	}
-}
-
-// keeps is the length of what is kept. Fetcher.mu is held.
-func (p *Plan) keeps() (n int64) {
-	for _, k := range p.kept {
-		n += k.length
-	}
-	return n
 }
 
 // expire removes and returns the kept chunks that no group after needs will use; all of them
@@ -58,6 +53,7 @@ func (p *Plan) expire(all bool, needs []Need) (old []kept) {
 		end := all || k.step < p.from || len(needs) > 0 && k.step <= needs[len(needs)-1].Step
 		if end {
 			old = append(old, k)
+			p.keeps -= k.length
 		}
 		return end
 	})

@@ -57,6 +57,7 @@ type Plan struct {
 
 	share int64  // of the limit, when Wait returned last
 	kept  []kept // chunks with what later groups need
+	keeps int64  // bytes of these
 
 	live []*chunk // by file and offset, those that may have ended with them; only Add uses it
 }
@@ -147,7 +148,7 @@ func (p *Plan) Wait() (bytes, later, step int64) {
 				return group, min(laterGroups*group, share), p.from
 			}
 		}
-		if len(p.kept) > 0 && p.used <= p.keeps() { // nothing else will be released: they hold the room of the next group
+		if len(p.kept) > 0 && p.used <= p.keeps { // nothing else will be released: they hold the room of the next group
 			old := p.expire(true, nil)
 			f.mu.Unlock()
 			release(old)
@@ -192,10 +193,8 @@ func (p *Plan) Add(needs, later []Need, last bool) {
 		}
 	}
 	until := map[*chunk]int64{} // the last step of later that needs it
-	may := p.room(bytes)
-	if may.keep > 0 {
-		pieces = p.ahead(pieces, later, len(needs), until)
-	}
+	may := p.allows(bytes)
+	pieces = p.ahead(pieces, later, len(needs), until, may.keep > 0)
 	chunks := f.join(pieces, may, func(e format.Extent) *chunk {
 		c := &chunk{f: f, ctx: p.ctx, file: e.File, off: e.Off, length: e.Len, need: e.Len}
 		c.plan = &planned{of: p, store: f.storeOf(e.File)}
@@ -231,6 +230,7 @@ func (p *Plan) Add(needs, later []Need, last bool) {
 			if c.later && until[c] >= p.from {
 				c.refs.Add(1)
 				p.kept = append(p.kept, kept{c, until[c]})
+				p.keeps += c.length
 			}
 			c.plan.store.push(c)
 			c.plan.store.staff(1)
