@@ -106,7 +106,7 @@ def measured(run: rig.Run, counts: dict[str, Any], seconds: float) -> dict[str, 
         "versions": stop["about"]["versions"],
         "twice": sum(one["bytes_twice"] for one in stop["about"].get("sources", {}).values()),
     }
-    out |= _over(begun, last, "later_") if last["wall"] > begun["wall"] else {}
+    out |= _over(begun, last, "later_") if last["bytes"] > begun["bytes"] else {}
     waits = sorted(stop["waits"])
     if waits:
         out["wait_p50"], out["wait_p99"] = (waits[int(share * (len(waits) - 1))] for share in (0.5, 0.99))
@@ -273,7 +273,9 @@ class Remote:
         """stoker and its peers over one layout."""
         ours = Row(row, "stoker", 2)
         wanted = [p for p in ROWS.get(row, ()) if not self.args.peers or p in self.args.peers]
-        peers = [r for peer in wanted if shutil.which("mount-s3") or peer != "mountpoint" for r in self.best(row, peer)]
+        missing = [peer for peer in wanted if peer == "mountpoint" and not shutil.which("mount-s3")]
+        peers = [one for peer in wanted if peer not in missing for one in self.best(row, peer)]
+        peers += [Row(row, peer, 0, problem="mount-s3 is not installed") for peer in missing]
         racing = self.kept(row, peers)
         self.run(ours, passes=1)  # which makes the index
         for number in range(self.args.repeats):
