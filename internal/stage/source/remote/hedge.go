@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/bits"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,15 +14,15 @@ import (
 // A read that takes longer than 95 % of reads of its length is requested a second time, on
 // another connection and perhaps of another server; the first answer counts. That costs
 // at most hedgeShare of the requests, since each may be sent again only if twenty others
-// were not. A late read that finds no credit asks again and again, at growing intervals.
+// were not. Late reads wait for that credit in turn: those that are late by little end before
+// it is theirs. (Asking for it at intervals gave it to whoever asked first.)
 
 const (
 	hedgeShare = 0.05
 	hedgeMost  = 64.0 // most credit that is saved: requests are often late together
 	hedgeRow   = 32   // reads of about that length before one is called slow
 	hedgeOver  = 1.2
-	hedgeBytes = 64 << 20    // of second requests that are on their way: memory beyond the reader's budget
-	hedgePause = time.Second // the longest interval
+	hedgeBytes = 64 << 20 // of second requests that are on their way: memory beyond the reader's budget
 )
 
 // late is when a read of n bytes counts as late; false: unknown, or none may be sent
@@ -49,27 +50,77 @@ func (h *host) took(n int, d time.Duration) {
 	h.taken[class].add(d.Seconds())
 }
 
-// mayHedge takes the credit for a second request for n bytes, and its turn.
-func (h *host) mayHedge(n int) bool {
+// hedging is the second requests that are on their way, and the reads that wait for one;
+// under host.mu.
+type hedging struct {
+	credit  float64 // requests that may be sent twice
+	bytes   int     // of those that are on their way
+	overdue []overdue
+}
+
+// overdue is a late read of so many bytes.
+type overdue struct {
+	bytes int
+	turn  chan struct{} // closed when it may be requested again
+}
+
+// hedge returns the turn of a second request for n bytes.
+func (h *host) hedge(n int) chan struct{} {
+	turn := make(chan struct{})
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.overdue = append(h.overdue, overdue{n, turn})
+	h.admitHedges(time.Now())
+	return turn
+}
+
+// admitHedges gives turns to late reads; h.mu is held.
+func (h *host) admitHedges(now time.Time) {
+	n := 0
+	for ; n < len(h.overdue) && h.takeHedge(h.overdue[n].bytes, now); n++ {
+		close(h.overdue[n].turn)
+	}
+	h.overdue = slices.Delete(h.overdue, 0, n)
+}
+
+// takeHedge takes what a second request for n bytes needs, if there is all of that; h.mu is
+// held.
+func (h *host) takeHedge(n int, now time.Time) bool {
 	switch {
-	case h.hedgeCredit < 1, h.hedging > 0 && h.hedging+n > hedgeBytes:
+	case h.credit < 1, h.hedging.bytes > 0 && h.hedging.bytes+n > hedgeBytes:
 		return false
 	case 4*h.waiting > h.active: // where requests fail, more of them help nobody
 		return false
 	case h.spacing.rate > 0 && len(h.queue) > 0: // the rate that the host allows is used up
 		return false
-	}
-	now := time.Now()
-	if h.spacing.wait(now) > 0 {
+	case h.spacing.wait(now) > 0:
 		return false
 	}
 	h.sent.add(now)
-	h.hedgeCredit--
-	h.hedging += n
+	h.credit--
+	h.hedging.bytes += n
 	h.active++
 	return true
+}
+
+// unhedge says that no second request is made; what it has taken is returned.
+func (h *host) unhedge(turn chan struct{}, n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at := slices.IndexFunc(h.overdue, func(o overdue) bool { return o.turn == turn }); at >= 0 {
+		h.overdue = slices.Delete(h.overdue, at, at+1)
+		return
+	}
+	h.credit++
+	h.unhedged(n)
+}
+
+// unhedged returns the room of a second request for n bytes; h.mu is held.
+func (h *host) unhedged(n int) {
+	h.hedging.bytes -= n
+	h.active--
+	h.admit()
+	h.admitHedges(time.Now())
 }
 
 // spares are buffers for second answers.
@@ -105,12 +156,22 @@ func (s *Source) hedged(ctx context.Context, h *way, obj source.Info, p []byte, 
 		r := <-first
 		return r.n, r.err
 	}
-	for pause := max(late/4, time.Millisecond); !h.mayHedge(len(p)); pause = min(2*pause, hedgePause) {
-		timer.Reset(pause)
+	for waits := true; waits; {
+		turn := h.hedge(len(p))
 		select {
 		case r := <-first:
+			h.unhedge(turn, len(p))
 			return r.n, r.err
-		case <-timer.C:
+		case <-turn:
+		}
+		if waits = !h.holdNow(len(p)); waits { // the user's limit is used up
+			h.unhedge(turn, len(p))
+			timer.Reset(max(late/4, time.Millisecond))
+			select {
+			case r := <-first:
+				return r.n, r.err
+			case <-timer.C:
+			}
 		}
 	}
 	return s.second(ctx, h, obj, p, off, first, giveUp)
@@ -172,8 +233,6 @@ func (w *way) hedgeEnds(n, lost int) {
 	w.release()
 	w.twice.Add(int64(lost))
 	w.mu.Lock()
-	w.hedging -= n
-	w.active--
-	w.admit()
+	w.unhedged(n)
 	w.mu.Unlock()
 }

@@ -29,8 +29,7 @@ type host struct {
 	troubles
 
 	retrying
-	hedgeCredit float64 // requests that may be sent twice
-	hedging     int     // bytes of second requests that are on their way
+	hedging
 
 	slots map[int]chan struct{} // of the users who allow so many requests at once
 	rates map[int64]*rate       // and of those who allow so many bytes a second
@@ -60,7 +59,7 @@ func (n *Net) host(name string) *host {
 	if h == nil {
 		now := time.Now()
 		h = &host{
-			name: name, limit: firstLimit, born: now, hedgeCredit: 1, window: window{begun: now, growing: true}, retrying: retrying{timely: 1, counted: now},
+			name: name, limit: firstLimit, born: now, hedging: hedging{credit: 1}, window: window{begun: now, growing: true}, retrying: retrying{timely: 1, counted: now},
 			slots: map[int]chan struct{}{}, rates: map[int64]*rate{},
 		}
 		n.hosts[strings.Clone(name)] = h
@@ -94,7 +93,9 @@ func (h *host) enter(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	h.hedgeCredit = min(h.hedgeCredit+hedgeShare, hedgeMost)
+	if h.credit = min(h.credit+hedgeShare, hedgeMost); len(h.overdue) > 0 {
+		h.admitHedges(time.Now())
+	}
 	h.share = min(h.share+retryShare, retryMost)
 	if len(h.again) > 0 {
 		h.admitAgain(time.Now())

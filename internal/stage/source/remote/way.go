@@ -80,18 +80,14 @@ func (w *way) release() {
 	}
 }
 
-// mayHedge takes what a second request for n bytes needs, if there is all of that now.
-func (w *way) mayHedge(n int) bool {
+// holdNow takes a slot for a second request for n bytes, if there is one now.
+func (w *way) holdNow(n int) bool {
 	if w.slots != nil {
 		select {
 		case w.slots <- struct{}{}:
 		default:
 			return false
 		}
-	}
-	if !w.host.mayHedge(n) {
-		w.release()
-		return false
 	}
 	if w.rate != nil {
 		w.rate.take(n) // those who come after it wait
