@@ -410,7 +410,9 @@ class Remote:
                     back = now + 1.0
                     break
             for one in every:
-                self.disturbed.append(one.result().disturbed)
+                disturbed = one.result().disturbed
+                if engines == 1:  # or else it is by the other engines
+                    self.disturbed.append(disturbed)
         asked = after["requests"] - before["requests"]
         refused = after["excess"] - before["excess"]
         found = {
