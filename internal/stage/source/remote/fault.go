@@ -69,6 +69,16 @@ func Spoiled(name, checksum string, p []byte) *Fault {
 	}
 }
 
+// Foreign is the fault of an answer that is not what was requested, and may be of another kind
+// of server; body is what came. If the same comes three times, it is not retried.
+func Foreign(name, what string, cause error, body []byte) *Fault {
+	return &Fault{
+		Kind: Broken, What: what, Cause: cause, got: xxhash.Sum64(body) | 1,
+		Final: errs.New(errs.Unreachable, "%s", what).At(at(name)).Because(cause).
+			Try("check endpoint_url and any proxies: another kind of server may answer there"),
+	}
+}
+
 // Failed says what a failed request means: a Fault, or an error that no retry mends. err
 // is what an http.Client, or reading its body, returned for the object name.
 func Failed(ctx context.Context, name string, err error) error {
@@ -81,6 +91,7 @@ func Failed(ctx context.Context, name string, err error) error {
 		host     x509.HostnameError
 		invalid  x509.CertificateInvalidError
 		verified *tls.CertificateVerificationError
+		record   tls.RecordHeaderError
 		dns      *net.DNSError
 		timeout  interface{ Timeout() bool }
 		proxy    *refusal
@@ -98,7 +109,7 @@ func Failed(ctx context.Context, name string, err error) error {
 	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verified):
 		return errs.New(errs.Unreachable, "the server's certificate is not valid, so nothing was sent").At(at(name)).Because(cause).
 			Try("check the address and the clock; if the store has its own certificate authority, set SSL_CERT_FILE or AWS_CA_BUNDLE to the file of its certificate")
-	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"), errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
 		return errs.New(errs.Config, "the server speaks HTTP, not HTTPS").At(at(name)).Because(cause).
 			Try("write http:// in the address or in endpoint_url")
 	case errors.As(err, &dns) && dns.IsNotFound: // see Net.resolve: one that was known is not forgotten

@@ -186,7 +186,14 @@ func (s *Source) once(ctx context.Context, h *way, t *trial, r *request, attempt
 	if r.timed {
 		length = r.bytes
 	}
-	n, err := attempt(context.WithValue(ctx, meterKey{}, m), h, r)
+	// A silent connection is given up later than some deadlines end. An attempt that brings
+	// bytes is ended, too, and the next one goes on where it was.
+	bounded, cancel := context.WithTimeout(context.WithValue(ctx, meterKey{}, m), max(t.left(), leastTry))
+	defer cancel()
+	n, err := attempt(bounded, h, r)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = &Fault{Kind: Unreachable, What: "the server did not answer in time"}
+	}
 	h.left(m, n, length, err)
 	return err
 }

@@ -15,6 +15,7 @@ const (
 	mostAfter = 2 * time.Minute        // the longest that a server may ask for: it may be wrong
 	toldLast  = 5                      // attempts that an error lists
 	leastCame = 64 << 10               // bytes that put the deadline off: a few at a time would do so for ever
+	leastTry  = time.Second            // that an attempt has, however little is left
 	sameBytes = 3                      // times that bytes have to arrive which are not those of their checksum
 
 	// untilReached is how long a host is tried that has never answered: it is more likely
@@ -116,14 +117,14 @@ func (t *trial) gaveUp(name string, off int64, f *Fault, origin string) error {
 			fmt.Fprintf(&b, " (%d times)", a.times)
 		}
 	}
-	code, what, hint := errs.Unreachable, "the store could not be read", "check the network and the store; fetch.deadline (--deadline) sets how long a read is retried"
+	code, what, hint := errs.Unreachable, "the store could not be read", "check the network and the store; fetch.deadline (stoker bench: --deadline) sets how long a read is retried"
 	switch {
 	case t.unreached && origin != "":
-		what, hint = "the store has never answered", "check its address, which comes from "+origin+"; fetch.deadline (--deadline) sets how long it is tried"
+		what, hint = "the store has never answered", "check its address, which comes from "+origin+"; fetch.deadline (stoker bench: --deadline) sets how long it is tried"
 	case t.unreached:
-		what, hint = "the server has never answered", "check its name, the network and any proxies; if another vendor runs the store, set endpoint_url; fetch.deadline (--deadline) sets how long it is tried"
+		what, hint = "the server has never answered", "check its name, the network and any proxies; if another vendor runs the store, set endpoint_url; fetch.deadline (stoker bench: --deadline) sets how long it is tried"
 	case f.Kind == Throttled:
-		code, what, hint = errs.Throttled, "the store refused requests", "ask for a higher limit, spread the data over more prefixes, or set fetch.connections (--connections)"
+		code, what, hint = errs.Throttled, "the store refused requests", "ask for a higher limit, spread the data over more prefixes, or set fetch.connections (stoker bench: --connections)"
 	}
 	return errs.New(code, "%s within %s, in %d attempts", what, errs.InSeconds(t.deadline), t.all).
 		At(atByte(name, off)).Because(fmt.Errorf("%s", b.String())).Try("%s", hint)

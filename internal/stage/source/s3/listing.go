@@ -118,7 +118,7 @@ func parseListing(body []byte, name string) (l listing, err error) {
 	if !ok {
 		l = listing{}
 		if err := xml.NewDecoder(bytes.NewReader(body)).Decode(&l); err != nil {
-			return l, &remote.Fault{Kind: remote.Broken, What: "the answer is not a listing", Cause: err}
+			return l, remote.Foreign(name, "the answer is not a listing", err, body)
 		}
 	}
 	if l.EncodingType != "url" {
@@ -205,7 +205,7 @@ func (s *store) buckets(ctx context.Context, dir string) (remote.Page, error) {
 		Names   []string `xml:"Buckets>Bucket>Name"`
 	}
 	if err := xml.Unmarshal(body, &l); err != nil {
-		return remote.Page{}, &remote.Fault{Kind: remote.Broken, What: "the answer is not a listing of buckets", Cause: err}
+		return remote.Page{}, remote.Foreign("s3://", "the answer is not a listing of buckets", err, body)
 	}
 	slices.Sort(l.Names)
 	var page remote.Page
