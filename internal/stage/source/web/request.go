@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -229,8 +230,11 @@ func (a *answer) denied(name string) error {
 		hint = "give the address of the file there, and credentials for that host"
 	case a.sent.value == "":
 		hint = "put a user name and a password into ~/.netrc (machine HOST login USER password PASSWORD), or a bearer token into an environment variable, and set dataset.storage.token_env to the name of the variable"
-		if strings.Contains(name, "?") {
+		switch {
+		case strings.Contains(name, "?"):
 			hint = "if the query is a signature, it may have expired: make a new one; otherwise " + hint
+		case path.Ext(name) == "":
+			hint = "if this is a folder, the server may show no index page: name the files; otherwise " + hint
 		}
 	}
 	return errs.New(errs.Denied, "%s", what).At(at(name)).Try("%s", hint)
