@@ -268,7 +268,7 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
     model.run(staying(), 1.0)
     rounds = []
     with photographs(args.data) as folder, stoker_photographs(folder) as loader:
-        made = stoker.DataLoader(stoker.Synthetic(BATCH * 1000, (SIDE, SIDE, 3)), BATCH, device="cuda", layout="nchw")
+        made = stoker.DataLoader(stoker.Synthetic(BATCH * 1000, (SIDE, SIDE, 3)), BATCH, device="cuda")
         zeros = torch.zeros(BATCH, dtype=torch.int64, device="cuda")
 
         def synthetic() -> Iterator[Any]:
