@@ -111,9 +111,8 @@ def side_stream(loader: Any) -> Iterator[Any]:
 
 
 def bus(_: argparse.Namespace) -> dict[str, Any]:
-    import torch
-
     import stoker
+    import torch
 
     def rate(size: int, times: int) -> float:
         here = torch.empty(size, dtype=torch.uint8, pin_memory=True)
@@ -147,9 +146,8 @@ def bus(_: argparse.Namespace) -> dict[str, Any]:
 
 def cpu(_: argparse.Namespace) -> dict[str, Any]:
     import numpy as np
-    import torch
-
     import stoker
+    import torch
 
     rows, size, workers = 2048, 64, 4
     with tempfile.TemporaryDirectory(prefix="stoker-gpu-") as name:
@@ -260,9 +258,8 @@ def staying() -> Iterator[Any]:
 
 
 def train(args: argparse.Namespace) -> dict[str, Any]:
-    import torch
-
     import stoker
+    import torch
 
     model = Model()
     model.run(staying(), 1.0)

@@ -1,4 +1,4 @@
-"""Runs the tests of a GPU, and writes what became of each to a file, after each test: a run that is cut off is told too.
+"""Runs the tests of a GPU, and writes to a file what became of each, after each test: also of a run that is cut off.
 
     gpu_tests.py OUT.json [ARGUMENT OF PYTEST ...]
 

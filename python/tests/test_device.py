@@ -224,9 +224,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_mistakes_are_found(
-    mistake: Mistake, monkeypatch: pytest.MonkeyPatch, folder: Path, arrays: Path
-) -> None:
+def test_mistakes_are_found(mistake: Mistake, monkeypatch: pytest.MonkeyPatch, folder: Path, arrays: Path) -> None:
     """The device shows each of them, so that the tests above mean something."""
     make = maker("pictures", folder, arrays)
     samples = known(make)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from . import _notice
 from ._engines import client, forked
 from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError, ResourceError, StallError
-from ._process import GRACE_SECONDS, Asked, Aside, Engine, Gone
+from ._process import GRACE_SECONDS, Aside, Asked, Engine, Gone
 from ._stores import fetched
 from ._stuck import explained
 from ._told import Contents, Member, changed, read_error

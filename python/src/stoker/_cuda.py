@@ -8,8 +8,8 @@ Everything is asynchronous but ``finish``, ``register`` and ``unregister``. "Her
 that of the device; the loop's stream is the one that is current in the calling thread.
 
 Memory is pinned by the driver (cuMemHostRegister), not by the runtime: after a failure of cudaHostRegister, torch
-reports the error at an unrelated call, and torch.cuda.cudart() has no function that clears it. A failure of the driver's
-function leaves nothing pending.
+reports the error at an unrelated call, and torch.cuda.cudart() has no function that clears it. A failure of the
+driver's function leaves nothing pending.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ There is no thread. Whoever calls ``next`` ends the copies that are done, starts
 ready; the request for the batch after it is sent before. ``next`` never waits for the device. So nothing of CUDA is
 called while the loop records a graph: finalisers and answers of the engine only queue.
 
-Lifetimes. A copy's source (the slot, or pinned memory) belongs to its Flight, in Copies, from before the copy is started
+Lifetimes. A copy's source (the slot, or pinned memory) belongs to its Flight, in Copies, from the start of the copy
 until its event has passed, whatever becomes of the batch, the loop and the loader. Memory there is allocated on the
 stream of copies; a batch that the loop takes is recorded on the loop's stream, so that the memory is not used again
 before that stream has used it. One that the loop never takes needs no record: later copies come after its own.

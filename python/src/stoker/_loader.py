@@ -576,8 +576,9 @@ class DataLoader(Passing, _Base[T]):
         ``busy_s``, ``blocked_in_s``, ``blocked_out_s``, ``cpu_s``, ``items``, ``bytes``, ``p50_s``, ``p99_s``,
         ``queue``, ``queue_mean``. ``rates`` has ``samples_per_s``, ``wait_share`` and ``limiting``, the stage that the
         loop waits for. ``client`` is the time spent here in and between calls of ``next``, ``gpu`` the utilisation of
-        this process's device (None without one), ``device`` what was copied there (None without device=), ``cache`` what the cache holds, ``jpeg`` how many JPEGs each decoder
-        handled: ``own``, ``libjpeg`` (progressive, CMYK, odd sampling, several scans), ``go``.
+        this process's device (None without one), ``device`` what was copied there (None without ``device=``),
+        ``cache`` what the cache holds, ``jpeg`` how many JPEGs each decoder handled: ``own``, ``libjpeg`` (progressive,
+        CMYK, odd sampling, several scans), ``go``.
         docs/guides/statistics.md lists every key. After ``close()``, the numbers are those up to then.
         """
         if self._last is not None and not (self._remote is not None and self._remote.open):

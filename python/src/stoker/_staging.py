@@ -319,11 +319,9 @@ def moved_late(value: Any, move: Any) -> Any:
     if isinstance(value, Late):
         return move(value.value)
     if isinstance(value, _Facts):
-        inner: Any = value
-        if isinstance(value, Mapping):
-            found: Any = type(value)({key: moved_late(one, move) for key, one in value.items()})  # type: ignore[call-arg]
-        else:
-            found = type(value)([moved_late(one, move) for one in inner])  # type: ignore[call-arg]
+        batch: Any = value
+        inner: Any = [moved_late(one, move) for one in (batch.values() if isinstance(batch, Mapping) else batch)]
+        found: Any = type(batch)(zip(batch, inner, strict=True) if isinstance(batch, Mapping) else inner)
         vars(found).update({name: moved_late(one, move) for name, one in vars(value).items()})
         return found
     if isinstance(value, Mapping) and _searched(value):

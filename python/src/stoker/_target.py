@@ -43,7 +43,7 @@ def read(k: Mapping[str, Any], output: str, problems: Problems) -> Target | None
         hint = _KNOWN
         if re.fullmatch(r"[a-z]+(:\d+)?", name) and not name.startswith(("cpu", "cuda")):
             hint += "; for another kind of device, leave it out and call batch.to(device) in the loop"
-        problems.add(f"device is {repr(name or device):.80}", hint)
+        problems.add(f"device is {name or device!r:.80}", hint)
         return None
     kind, number = found[1], found[2]
     if kind == "cpu":

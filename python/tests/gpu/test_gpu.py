@@ -141,9 +141,7 @@ def test_slots_can_be_pinned_in_place() -> None:
 
 @pytest.mark.parametrize("keep", ["dropped at once", "kept"])
 @pytest.mark.parametrize("stream", ["default", "own"])
-def test_every_byte_arrives_while_the_stream_is_busy(
-    arrays: Path, truth: torch.Tensor, keep: str, stream: str
-) -> None:
+def test_every_byte_arrives_while_the_stream_is_busy(arrays: Path, truth: torch.Tensor, keep: str, stream: str) -> None:
     """The loop is far ahead of its stream: batches are read long after the loop has dropped them."""
     own = torch.cuda.Stream() if stream == "own" else torch.cuda.current_stream()
     own.wait_stream(torch.cuda.current_stream())
@@ -201,7 +199,10 @@ def test_photographs(tmp_path: Path) -> None:
         T.Compose([T.RandomResizedCrop(224), T.ToTensor(), T.Normalize([0.5] * 3, [0.25] * 3)]),
     ):
         dataset = stoker.ImageFolder(tmp_path, transform)
-        with stoker.DataLoader(dataset, 4, seed=2) as plain, stoker.DataLoader(dataset, 4, seed=2, device="cuda") as gpu:
+        with (
+            stoker.DataLoader(dataset, 4, seed=2) as plain,
+            stoker.DataLoader(dataset, 4, seed=2, device="cuda") as gpu,
+        ):
             for here, there in zip(plain, gpu, strict=True):
                 assert there[0].stride() == here[0].stride()
                 assert torch.equal(there[0].cpu(), here[0])
