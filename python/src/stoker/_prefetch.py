@@ -126,8 +126,8 @@ class PrefetchLoader(Generic[T]):
     that are not are copied through pinned memory.
 
     Every ``iter()`` is a pass. ``len()`` and other attributes, such as ``set_epoch`` and ``state_dict``, are those of
-    the loader: a state of stoker's counts what the loop was given, that of another loader also what is ahead of it. A batch
-    that a further stream uses has to be recorded there (``tensor.record_stream``), as any tensor.
+    the loader: a state of stoker's counts what the loop was given, that of another loader also what is ahead of it. A
+    batch that a further stream uses has to be recorded there (``tensor.record_stream``), as any tensor.
 
     Raises ConfigError for a device that does not exist, and ResourceError, with torch's error as its cause, where the
     device has no memory for a batch; the next call gives that batch.
