@@ -124,7 +124,7 @@ class Loop:
         self.kept: list[tuple[Any, bytes, str]] = []
         self.taken = 0
 
-    def take(self, batch: Any, pause: float = 0.0, most: int = 8) -> list[int]:
+    def take(self, batch: Any, pause: float = 0.0, most: int = 24) -> list[int]:
         """Returns the ids of a batch. ``most`` operations of the device are done before the next one is taken."""
         device, chance = self.device, self.random.random
         ids: list[int] = batch.ids.tolist()
@@ -159,7 +159,7 @@ def samples(make: Make) -> dict[int, tuple[bytes, bytes]]:
 def soak(device: Device, make: Make, loop: Loop, steps: int, pause: float = 0.0) -> None:
     """Takes so many batches, in passes that end, break or raise, on streams that change."""
     with make(device="cuda") as loader:
-        begun = loop.taken
+        begun, waits = loop.taken, device.waits
         while loop.taken - begun < steps:
             device.stream = loop.random.choice(["loop", "loop", "other"])
             seen: list[int] = []
@@ -179,14 +179,13 @@ def soak(device: Device, make: Make, loop: Loop, steps: int, pause: float = 0.0)
                 pass
             assert len(set(seen)) == len(seen)
             del batches
+        assert device.waits == waits  # next() does not
     loop.kept.clear()
     device.drain()
 
 
 def test_every_byte_arrives(device: Device, make: Make, samples: Any) -> None:
-    loop = Loop(device, samples)
-    soak(device, make, loop, 40)
-    assert device.waits <= 40  # of closes, never of next
+    soak(device, make, Loop(device, samples), 40)
 
 
 @forms.long
@@ -257,11 +256,12 @@ def test_a_slot_is_returned_after_its_copy(device: Device, folder: Path, arrays:
     with maker("pictures", folder, arrays)(device="cuda") as loader:
         batches = iter(loader)
         next(batches)  # and dropped
-        before = leased(loader)
-        assert before >= 1
+        flights = len(_device._devices[0]._flights)
+        assert flights >= 1
         del batches  # the copies are in flight
         gc.collect()
-        assert leased(loader) == before
+        time.sleep(0.05)
+        assert leased(loader) >= flights
         assert device.waits == 0
         device.drain()
         next(iter(loader))
@@ -732,8 +732,9 @@ def test_wrappers_raise_in_place(device: Device, where: str) -> None:
 
     batches = iter(stoker.PrefetchLoader(source(), where))
     for number in range(4):
-        assert int(next(batches)["pair"][0][0]) == number or not device.drain()
+        batch = next(batches)
         device.drain()
+        assert int(batch["pair"][0]) == number
     with pytest.raises(ValueError, match="the fifth"):
         next(batches)
     with pytest.raises(StopIteration):
@@ -772,9 +773,8 @@ def test_wrappers_of_our_loader_are_device(device: Device, make: Make) -> None:
             assert batch.ids.tolist() == ids
             device.read(parts(batch)[0], pictures, "a batch")
             device.drain()
-            assert plain.state_dict()["position"] == wrapped.state_dict()["position"] == 8 * (batch.step + 1) or (
-                batch.step == len(expected) - 1
-            )
+            assert plain.state_dict() == wrapped.state_dict()
+            assert plain.stats()["client"]["batches"] == len(expected) + batch.step + 1
 
 
 def test_wrappers_refuse_what_cannot_be(folder: Path) -> None:

@@ -87,7 +87,7 @@ class Prefetched(Iterator[T]):
 
 def passage(loader: Any, target: Target) -> Iterator[Any]:
     """A pass over a loader, with its batches on the device."""
-    if isinstance(loader, DataLoader):
+    if isinstance(loader, DataLoader) and type(loader).__iter__ is DataLoader.__iter__:
         return loader._iterate(target)
     return Prefetched(loader, target)
 

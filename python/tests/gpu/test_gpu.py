@@ -14,6 +14,7 @@ import platform
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -222,8 +223,8 @@ def test_a_bundle_of_small_batches(arrays: Path) -> None:
 def test_next_does_not_wait_for_the_device(arrays: Path) -> None:
     """The loop's stream is busy for a second; the loop gets all its batches meanwhile."""
     with loader(arrays) as batches:
-        for _ in batches:  # memory and slots are there
-            pass
+        kept = list(batches)  # memory and slots are there
+        del kept
         torch.cuda.synchronize()
         busy(1500.0)
         event = torch.cuda.Event()
@@ -262,7 +263,11 @@ def test_breaks_and_exceptions(arrays: Path, truth: torch.Tensor) -> None:
         assert sum(int(one) for one in found) == 0
         gc.collect()
         _device.settle()
-        assert batches.stats()["leased"] <= 3
+        for _ in range(100):
+            if not batches.stats()["leased"]:
+                break
+            time.sleep(0.02)
+        assert batches.stats()["leased"] == 0
 
 
 def test_moves_leave_a_batch_that_is_there(arrays: Path) -> None:
@@ -290,24 +295,25 @@ def test_memory_is_flat(arrays: Path) -> None:
         assert max(pinned) <= 32
 
 
-def test_no_memory_on_the_device(arrays: Path) -> None:
-    with loader(arrays) as batches:
+def test_no_memory_on_the_device() -> None:
+    with stoker.DataLoader(stoker.Synthetic(1024, (SIDE, SIDE, 3)), 128, device="cuda") as batches:
         iterator = iter(batches)
-        got = [next(iterator).ids.tolist()]
+        held = [next(iterator)]
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        free, total = torch.cuda.mem_get_info()
-        torch.cuda.set_per_process_memory_fraction(max(1e-4, (torch.cuda.memory_reserved() + (1 << 20)) / total))
+        _, total = torch.cuda.mem_get_info()
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (1 << 20)) / total)
         try:
             with pytest.raises(stoker.ResourceError, match="no memory on cuda:0") as caught:
                 while True:
-                    got.append(next(iterator).ids.tolist())
+                    held.append(next(iterator))
             assert isinstance(caught.value.__cause__, torch.cuda.OutOfMemoryError)
         finally:
             torch.cuda.set_per_process_memory_fraction(1.0)
-        got += [batch.ids.tolist() for batch in iterator]
-        assert sorted(number for ids in got for number in ids) == list(range(ROWS))
-        assert free > 0
+        got = [number for batch in held for number in batch.ids.tolist()]
+        held.clear()
+        got += [number for batch in iterator for number in batch.ids.tolist()]
+        assert got == list(range(1024))
 
 
 def test_next_in_a_capture_is_an_error(arrays: Path) -> None:
