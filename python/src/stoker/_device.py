@@ -32,6 +32,7 @@ from typing import Any
 from . import _cuda, _lease, _notice
 from ._bundle import Bundle
 from ._client import Pass
+from ._counts import Counts
 from ._engines import forked
 from ._errors import ConfigError, ResourceError, StallError
 from ._staging import Plan, moved_late
@@ -47,30 +48,6 @@ Make = Callable[[Message, Any], Any]
 
 class Full(Exception):
     """There is no memory on the device for a batch; torch's error is the cause."""
-
-
-class Counts:
-    """What a loader has copied. ``busy`` is the device's time, in seconds."""
-
-    def __init__(self) -> None:
-        self.device = ""  # that the last pass copied to
-        self.copies = self.bytes = 0
-        self.busy = 0.0
-        self.pinned = True  # slots are pinned in place
-
-    def told(self) -> dict[str, Any] | None:
-        """The numbers; None if no pass has copied."""
-        if not self.device:
-            return None
-        rate = self.bytes / self.busy if self.busy else 0.0
-        return {
-            "device": self.device,
-            "copies": self.copies,
-            "bytes": self.bytes,
-            "busy_s": self.busy,
-            "bytes_per_s": rate,
-            "pinned_slots": self.pinned,
-        }
 
 
 class Flight:
@@ -306,9 +283,11 @@ class Stage:
         self.ahead = ahead
         counts.device = copies.port.name
 
-    def begin(self) -> None:
-        """Before every batch."""
+    def begin(self, ahead: int) -> None:
+        """Before every batch; so many are on the device already."""
         self._copies.begin()
+        self._counts.asked += 1
+        self._counts.ahead += ahead
 
     def load(self, root: Any, values: Sequence[Any], paired: bool = False) -> list[Any]:
         """Starts copies of batches whose tensors may be in a slot. Raises Full."""
@@ -336,7 +315,7 @@ class Same:
     def __init__(self, ahead: int) -> None:
         self.ahead = ahead
 
-    def begin(self) -> None:
+    def begin(self, ahead: int) -> None:
         """Nothing."""
 
     def load(self, root: Any, values: Sequence[Any], paired: bool = False) -> list[Any]:
@@ -465,7 +444,7 @@ class Queue:
                 self._ahead.clear()
                 self._kept = None
                 raise
-            self._stage.begin()
+            self._stage.begin(len(self._ahead))
             self.waited = 0
             if not self._ahead:
                 self._need(make)

@@ -171,7 +171,7 @@ class Passage(Iterator[T]):
             return
         if self.target.moves and isinstance(self._maker, Changer):
             self._make = self._maker.made.make
-        self._stage = _device.stage(self.target, self._loader._copied)
+        self._stage = _device.stage(self.target, self._meter.copied)
 
     def _queued(self, begun: _client.Pass) -> _client.Pass | _device.Queue:
         """The pass, with batches ahead of the loop on their way to the device."""

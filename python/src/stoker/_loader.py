@@ -353,7 +353,6 @@ class DataLoader(Passing, _Base[T]):
         self._maker: Any = None
         self._facts: Facts | None = None
         self._meter = Meter(self._asked_stats)
-        self._copied = _device.Counts()
         self._made = _watch.location()
         self._name = _ranks.name()
         self._starts = _ranks.Starts(self._name)
@@ -553,14 +552,14 @@ class DataLoader(Passing, _Base[T]):
         if self._remote is not None and self._remote.open:
             self._closing = True
             try:
-                told = self._told()
+                told = self._meter.told()
             finally:
                 self._closing = False
             self._last = told if "read" in told else None  # otherwise its engine is gone, and its numbers with it
         self._meter.close()
         if self._remote is not None:
             self._remote.close()
-        if self._copied.device:
+        if self._meter.copied.device:
             _device.settle()
 
     def __enter__(self) -> DataLoader:
@@ -583,10 +582,7 @@ class DataLoader(Passing, _Base[T]):
         """
         if self._last is not None and not (self._remote is not None and self._remote.open):
             return deepcopy(self._last)
-        return self._told()
-
-    def _told(self) -> dict[str, Any]:
-        return {**self._meter.told(), "device": self._copied.told()}
+        return self._meter.told()
 
     def _asked_stats(self, before: dict[str, Any] | None, wait_share: float | None) -> dict[str, Any]:
         if self._closing and self._remote is not None:
@@ -603,7 +599,6 @@ class DataLoader(Passing, _Base[T]):
             "_lock": None,
             "_turns": None,
             "_unused": None,
-            "_copied": None,
             "_meter": None,
             "_remote": None,
             "_maker": None,
@@ -626,7 +621,6 @@ class DataLoader(Passing, _Base[T]):
         self.__dict__.update(state)
         self._lock = threading.Lock()
         self._turns = threading.RLock()
-        self._copied = _device.Counts()
         self._meter = Meter(self._asked_stats)
         _trainers.show(self)
 

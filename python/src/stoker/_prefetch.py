@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Generic
 
 from . import _device, _target
+from ._counts import Counts
 from ._errors import ConfigError
 from ._loader import DataLoader
 from ._target import Target
@@ -29,7 +30,7 @@ class Prefetched(Iterator[T]):
         self._target = target
         self._batches: Iterator[Any] | None = iter(loader)
         self._stage: _device.Stage | _device.Same | None = None
-        self._counts = _device.Counts()
+        self._counts = Counts()
         self._ahead: deque[Any] = deque()  # on the device, or on their way
         self._kept: list[Any] = []  # a batch that is here, because there was no memory for it on the device
         self._error: Exception | None = None  # of the source, after all of these
@@ -40,7 +41,7 @@ class Prefetched(Iterator[T]):
     def __next__(self) -> T:
         first = self._stage is None
         stage = self._stage = self._stage or _device.stage(self._target, self._counts)
-        stage.begin()
+        stage.begin(len(self._ahead))
         taken = 0
         if not self._ahead:
             self._need(stage)
