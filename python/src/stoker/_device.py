@@ -298,8 +298,10 @@ class Stage:
         return self._copies.give(loaded)
 
     def full(self, error: Full) -> ResourceError:
-        """The error for the loop."""
+        """The error for the loop. Its cause has no traceback, whose frames would hold the slot."""
         cause = error.__cause__
+        assert cause is not None
+        cause.__traceback__ = cause.__context__ = None
         found = ResourceError(
             f"there is no memory on {self._copies.port.name} for the next batch",
             cause=str(cause).partition("\n")[0],
@@ -328,7 +330,7 @@ class Same:
 
     def full(self, error: Full) -> ResourceError:
         """There is none."""
-        raise error
+        raise AssertionError
 
 
 _devices: dict[int, Copies] = {}
@@ -467,16 +469,21 @@ class Queue:
         """Waits for the batch that the loop asks for."""
         error, self._error = self._error, None
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # this frame is in its traceback
         try:
             while not self._ahead and not self._over:
                 self._load(make)
+            return
         except Full as full:
-            self._back()  # its slot is returned, and the engine makes the batch again
-            raise self._stage.full(full) from full.__cause__
+            refused = self._stage.full(full)
         except BaseException:
             self._back()
             raise
+        self._back()  # its slot is returned, and the engine makes the batch again
+        raise refused
 
     def _fill(self, make: Make, most: int) -> None:
         """Loads batches until there are so many, as long as the engine has them ready; what goes wrong is raised when
@@ -494,7 +501,7 @@ class Queue:
         except StallError:
             self._back()  # nobody has waited for it: it has all its time when it is needed
         except Exception as error:
-            self._error = error
+            self._error = error.with_traceback(None)  # whose frames hold this, and slots
             self._back()
         except BaseException:
             self._back()

@@ -63,12 +63,18 @@ class Prefetched(Iterator[T]):
         """Takes the batch that the loop asks for."""
         error, self._error = self._error, None
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # this frame is in its traceback
         try:
-            if not self._load(stage):
-                raise StopIteration
+            if self._load(stage):
+                return
         except _device.Full as full:
-            raise stage.full(full) from full.__cause__
+            refused = stage.full(full)
+        else:
+            raise StopIteration
+        raise refused
 
     def _load(self, stage: _device.Stage | _device.Same) -> bool:
         """Takes a batch of the source, and starts to copy it; False if there are no more."""
