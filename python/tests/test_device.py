@@ -698,6 +698,52 @@ def test_the_cpu_has_the_same_queue(make: Make) -> None:
     assert engines() == []
 
 
+# The same tensors every time.
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_static_buffers(device: Device, make: Make, where: str) -> None:
+    with make(drop_last=True) as plain, make(drop_last=True, device=where, static_buffers=True) as loader:
+        addresses = set()
+        for _ in range(3):
+            for here, there in zip(plain, loader, strict=True):
+                # To torch the device is the CPU, which copies at once: what arrives there is not looked at.
+                if where == "cpu":
+                    assert torch.equal(parts(here)[0], parts(there)[0])
+                    assert torch.equal(parts(here)[1], parts(there)[1])
+                assert there.ids.tolist() == here.ids.tolist()
+                assert type(there) is type(here)
+                addresses.add(tuple(part.data_ptr() for part in parts(there)))
+                device.drain()
+        assert len(addresses) == 1
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(stoker.ConfigError, match="another pass"):
+            next(iter(loader))
+        device.drain()
+        del batches
+        next(iter(loader))
+        device.drain()
+
+
+def test_static_buffers_need_full_dense_batches(folder: Path, tmp_path: Path) -> None:
+    dataset = stoker.ImageFolder(folder, BIG)
+    for keywords, text in (
+        ({"device": "cpu"}, "tail='fill'"),
+        ({"device": "cpu", "tail": "pad"}, "tail is 'pad'"),
+        ({"tail": "fill"}, "needs device="),
+    ):
+        with pytest.raises(stoker.ConfigError, match=text):
+            stoker.DataLoader(dataset, 8, static_buffers=True, **keywords)
+    np.arange(1, 101, dtype=np.uint8).tofile(tmp_path / "a.bin")
+    data = stoker.TokenDataset(tmp_path / "a.bin", documents=True, dtype="uint8", eos=50, out=None)
+    with (
+        stoker.DataLoader(data, 1, device="cpu", static_buffers=True, drop_last=True) as loader,
+        pytest.raises(stoker.ConfigError, match="ragged"),
+    ):
+        next(iter(loader))
+
+
 # Wrappers.
 
 

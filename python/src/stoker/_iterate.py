@@ -169,7 +169,10 @@ class Passage(Iterator[T]):
         """Finds out where batches go. A function of batches gets those on the device."""
         if self.target is None or self._stage is not None:
             return
-        if self.target.moves and isinstance(self._maker, Changer):
+        static = self._loader._static
+        if static is not None:
+            static.begin(self)
+        if (self.target.moves or static is not None) and isinstance(self._maker, Changer):
             self._make = self._maker.made.make
         self._stage = _device.stage(self.target, self._meter.copied)
 
@@ -177,8 +180,10 @@ class Passage(Iterator[T]):
         """The pass, with batches ahead of the loop on their way to the device."""
         if self._stage is None or self._ended:
             return begun
-        changes = self._make != self._maker.make
-        return _device.Queue(begun, self._stage, self._left, self._maker.changed if changes else None)
+        after = self._maker.changed if self._make != self._maker.make else None
+        if (static := self._loader._static) is not None:
+            after = static.before(after)
+        return _device.Queue(begun, self._stage, self._left, after)
 
     def _begin(self) -> _client.Pass:
         """A pass in the engine from the loop's position on."""
@@ -211,6 +216,11 @@ class Passage(Iterator[T]):
             self._piece = feed.piece() if taken is None else taken[0]
             if self._piece is None:
                 return
+
+    @property
+    def over(self) -> bool:
+        """Whether it has given its last batch, or can give no more because its loader was closed."""
+        return self._ended or self._remote.closings != self._closings
 
     def __iter__(self) -> Passage[T]:
         return self

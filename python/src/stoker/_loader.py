@@ -31,6 +31,7 @@ from ._orders import given
 from ._position import Batches, Position, Turns
 from ._python import Own, adopt, check_native
 from ._spec import ALL_CORES, cores, read, spec
+from ._static import Buffers
 from ._stats import Meter
 from ._stores import fetching
 from ._target import Target
@@ -118,6 +119,9 @@ class DataLoader(Passing, _Base[T]):
                       calls next; a batch that another stream uses has to be recorded there (record_stream), as any
                       tensor. pin_memory has no effect then. "cpu": the same queue, and nothing is copied
     device_prefetch   batches on the device besides the one that the loop has; default: 2
+    static_buffers    True: the same tensors in every step and epoch, for CUDA graphs. Each batch is copied into them
+                      when the loop takes it, so the one before is gone then. Needs device, dense fields and full
+                      batches (tail "fill" or "drop"); one pass at a time
     output            "torch" (default if torch is installed), "numpy", "jax"
     sharding          a jax.sharding.Sharding, such as NamedSharding(mesh, PartitionSpec("data")), with output="jax":
                       batches have global arrays, of the rows of all processes. batch_size counts the rows of this
@@ -313,6 +317,7 @@ class DataLoader(Passing, _Base[T]):
         max_bad_rate: float | None = None,
         device: Any = None,
         device_prefetch: int | None = None,
+        static_buffers: bool | None = None,
         output: str | None = None,
         sharding: Any = None,
         layout: str | None = None,
@@ -353,6 +358,7 @@ class DataLoader(Passing, _Base[T]):
         self._maker: Any = None
         self._facts: Facts | None = None
         self._meter = Meter(self._asked_stats)
+        self._static = Buffers() if self._settings.static else None
         self._made = _watch.location()
         self._name = _ranks.name()
         self._starts = _ranks.Starts(self._name)
@@ -600,6 +606,7 @@ class DataLoader(Passing, _Base[T]):
             "_turns": None,
             "_unused": None,
             "_meter": None,
+            "_static": None,
             "_remote": None,
             "_maker": None,
             "_facts": None,
@@ -622,6 +629,7 @@ class DataLoader(Passing, _Base[T]):
         self._lock = threading.Lock()
         self._turns = threading.RLock()
         self._meter = Meter(self._asked_stats)
+        self._static = Buffers() if self._settings.static else None
         _trainers.show(self)
 
     def __repr__(self) -> str:

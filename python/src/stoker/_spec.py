@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from . import _crew, _mix, _notice, _sharding, _target
+from . import _crew, _mix, _notice, _sharding, _static, _target
 from . import _orders as orders
 from . import _ranks as ranks
 from . import _seeds as seeds
@@ -103,6 +103,7 @@ class Settings:
     hands: _crew.Hands | None = None  # who makes the samples of a user's own dataset
     placement: _sharding.Placement | None = None  # of the arrays on JAX's devices
     target: _target.Target | None = None  # the device that batches are copied to
+    static: bool = False  # into the same tensors every time
     mix: _mix.Mix | _mix.Changes | None = None  # the batch transform
     torch: dict[str, Any] = field(default_factory=dict)  # torch's keywords that are only shown as attributes
 
@@ -182,6 +183,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         if tail is None and (hands is None or not hands.iterates):
             tail = "fill"
     target = _target.read(k, output, problems)
+    static = _static.read(k, tail, problems)
     pin = (target is None or not target.moves) and _pin(k, output)  # slots are pinned for a device
     memory = _memory(k["memory"], problems)
     max_pixels = _max_pixels(k["max_pixels"], problems)
@@ -244,6 +246,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         hands=hands,
         placement=placement,
         target=target,
+        static=static,
         mix=mix,
         torch={
             name: k[name]

@@ -105,7 +105,7 @@ class Plan:
             self._tensor(value)
             if value.__dict__:
                 self._facts(value.__dict__)
-        elif _searched(value):
+        elif searched(value):
             self._all(value)
         elif callable(getattr(value, "to", None)) and not isinstance(value, type):
             self._late.add(id(value))
@@ -241,7 +241,7 @@ class Plan:
             return Late(value)
         if isinstance(value, self._torch.Tensor):
             return self._there(value)
-        return like_it(value, self._inner(value)) if _searched(value) else value
+        return like_it(value, self._inner(value)) if searched(value) else value
 
     def _inner(self, value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -297,7 +297,7 @@ def extent(tensor: Any) -> int:
     return int((steps + 1) * tensor.element_size())
 
 
-def _searched(value: Any) -> bool:
+def searched(value: Any) -> bool:
     """Whether tensors are looked for in a value that is neither a batch of ours nor a tensor. Mappings and named tuples
     that know how to move are not searched."""
     if type(value) in (tuple, list, dict):
@@ -324,9 +324,9 @@ def moved_late(value: Any, move: Any) -> Any:
         found: Any = type(batch)(zip(batch, inner, strict=True) if isinstance(batch, Mapping) else inner)
         vars(found).update({name: moved_late(one, move) for name, one in vars(value).items()})
         return found
-    if isinstance(value, Mapping) and _searched(value):
+    if isinstance(value, Mapping) and searched(value):
         return like_it(value, {key: moved_late(one, move) for key, one in value.items()})
-    return like_it(value, [moved_late(one, move) for one in value]) if _searched(value) else value
+    return like_it(value, [moved_late(one, move) for one in value]) if searched(value) else value
 
 
 def _up(size: int) -> int:

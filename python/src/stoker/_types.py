@@ -81,6 +81,7 @@ class Keywords(TypedDict, total=False):
     max_bad_rate: float | None
     device: Any
     device_prefetch: int | None
+    static_buffers: bool | None
     sharding: jax.sharding.Sharding | None
     layout: str | None
     prefetch: int | None

@@ -337,6 +337,28 @@ def test_next_in_a_capture_is_an_error(arrays: Path) -> None:
             assert float(total) == pytest.approx(float(batch[0].float().mean()), rel=1e-4)
 
 
+def test_a_graph_over_static_buffers(arrays: Path, truth: torch.Tensor) -> None:
+    """Captured over the first batch, it runs over all of them, in several epochs."""
+    with loader(arrays, static_buffers=True, drop_last=True) as batches:
+        graph, found = torch.cuda.CUDAGraph(), []
+        total = None
+        for _ in range(3):
+            for batch in batches:
+                x, y = batch
+                if total is None:
+                    warm = torch.cuda.Stream()
+                    warm.wait_stream(torch.cuda.current_stream())
+                    with torch.cuda.stream(warm):
+                        (x.float().sum((1, 2, 3)) + y).sum()
+                    torch.cuda.current_stream().wait_stream(warm)
+                    with torch.cuda.graph(graph):
+                        total = (x.float().sum((1, 2, 3)) + y).sum()
+                graph.replay()
+                found.append((total.clone(), (truth[batch.ids.to(CUDA)].float().sum((1, 2, 3)) + y).sum()))
+        for got, expected in found:
+            assert float(got) == pytest.approx(float(expected), rel=1e-5)
+
+
 def test_wrappers(truth: torch.Tensor) -> None:
     for pin in (False, True):
         theirs = torch.utils.data.DataLoader(Rows(), BATCH, num_workers=2, pin_memory=pin)
