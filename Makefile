@@ -425,14 +425,17 @@ gpu-test: engine venv
 gpu-bench: engine venv
 	$(GPU) -m bench.gpu $(if $(DATA),--data "$$(realpath -m -- "$(DATA)")") --out build/bench-gpu.json
 
-# What such a machine needs besides a checkout, if it has neither Go nor a network: build/gpu. There, tools/gpu.sh OUT
-# runs both, with the Python, torch and pytest that it has.
+# One folder, build/gpu, with all that such a machine needs if it has neither Go nor a network: a static engine, the
+# package, tests, benchmark and photographs. There, build/gpu/tools/gpu.sh OUT runs both, with the Python, torch and
+# pytest that it has.
+BUNDLED := python/src/stoker python/tests python/pyproject.toml bench/__init__.py bench/gpu.py tools/gpu.sh tools/gpu_tests.py testdata/photos
 gpu-bundle: engine
-	@rm -rf build/gpu && mkdir -p build/gpu
 	$(PYTHON) tools/static.py build/stoker $$(uname -m)
+	@rm -rf build/gpu && mkdir -p build/gpu
+	@tar -cf - --exclude=__pycache__ --exclude=_engine $(BUNDLED) | tar -xf - -C build/gpu
 	@cp build/stoker build/gpu/stoker
 	@git describe --always --dirty --abbrev=40 >build/gpu/commit 2>/dev/null || echo unknown >build/gpu/commit
-	@du -sh build/gpu
+	@size=$$(du -sk build/gpu | cut -f1); echo "build/gpu: $$((size / 1024)) MiB"; test $$size -le 49152
 
 # Puts the figures of bench/results into the docs; a test holds them together.
 figures:

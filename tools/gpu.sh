@@ -6,8 +6,8 @@
 #	                        LIMIT seconds (180). Writes into the folder OUT gpu-tests.json,
 #	                        gpu-tests.txt, gpu.json and gpu.txt, as they come
 #
-# The engine is STOKER_ENGINE, else that of `make gpu-bundle` in build/gpu, else build/stoker.
-# Ends with 0 if everything passed.
+# It runs in a checkout, and in the folder that `make gpu-bundle` makes. The engine is
+# STOKER_ENGINE, else that of the bundle, else build/stoker. Ends with 0 if everything passed.
 set -u
 out=${1:?usage: tools/gpu.sh OUT [PART...]}
 shift
@@ -16,10 +16,10 @@ out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 limit=${LIMIT:-180}
-for engine in build/gpu/stoker build/stoker; do
+for engine in stoker build/stoker; do
 	[ -n "${STOKER_ENGINE:-}" ] || { [ -f $engine ] && STOKER_ENGINE=$PWD/$engine; }
 done
-[ -n "${STOKER_ENGINE:-}" ] || { echo "there is no engine: carry build/gpu, which make gpu-bundle makes" >&2; exit 2; }
+[ -n "${STOKER_ENGINE:-}" ] || { echo "there is no engine: run make engine, or take the folder of make gpu-bundle" >&2; exit 2; }
 chmod +x "$STOKER_ENGINE" 2>/dev/null
 export STOKER_ENGINE PYTHONPATH=$PWD/python/src:$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 export PYTHONDONTWRITEBYTECODE=1

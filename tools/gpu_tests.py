@@ -22,11 +22,13 @@ TOP = Path(__file__).resolve().parent.parent
 
 def commit() -> str:
     """The commit of these sources: of git, or of the bundle that they came in."""
-    told = TOP / "build" / "gpu" / "commit"
+    told = TOP / "commit"
+    if told.exists():
+        return told.read_text(encoding="utf-8").strip()
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--abbrev=40"], cwd=TOP, capture_output=True, text=True, check=False
     )
-    return done.stdout.strip() or (told.read_text().strip() if told.exists() else "unknown")
+    return done.stdout.strip() or "unknown"
 
 
 def machine() -> dict[str, Any]:
