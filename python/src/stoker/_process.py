@@ -332,8 +332,9 @@ class Engine:
 
     def _end_dropped(self) -> None:
         """Ends the requests that were dropped; ``_turn`` is held."""
-        while self._dropped:
-            self._dropped.popleft().end()
+        with suppress(IndexError):  # a finaliser may come in between, in this thread
+            while True:
+                self._dropped.popleft().end()
 
     def flush(self) -> None:
         while self._unsent and not self._gone and self._sending.acquire(blocking=False):
