@@ -102,8 +102,8 @@ class Device:
         if self.lost:
             raise Lost("CUDA error: the device fell off the bus")
 
-    def read(self, tensor: Any, expected: bytes, what: str) -> None:
-        """The loop's current stream reads a tensor, and finds these bytes or notes a mistake."""
+    def read(self, tensor: Any, expected: bytes, what: str, stream: str = "") -> None:
+        """The loop's current stream, or another, reads a tensor, and finds these bytes or notes a mistake."""
         address, size = tensor.data_ptr(), len(expected)
 
         def look() -> None:
@@ -113,7 +113,7 @@ class Device:
                 poison = found.count(POISON) + found.count(0xA5)
                 self.mistakes.append(f"{what}: {wrong} of {size} bytes are wrong, {poison} of them look like poison")
 
-        self._put(self.stream, look)
+        self._put(stream or self.stream, look)
 
     # Memory.
 
@@ -264,7 +264,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
     yield found
     found.records = False
     found.drain()
-    assert found.mistakes == []
+    assert found.mistakes == [], found.mistakes[:5]
 
 
 def install(monkeypatch: pytest.MonkeyPatch, port: Any) -> None:

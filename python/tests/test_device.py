@@ -121,7 +121,7 @@ class Loop:
     def __init__(self, device: Device, samples: dict[int, tuple[bytes, bytes]], seed: int = 0) -> None:
         self.device, self.samples = device, samples
         self.random = random.Random(seed)
-        self.kept: list[tuple[Any, bytes, str]] = []
+        self.kept: list[tuple[Any, bytes, str, str]] = []
         self.taken = 0
 
     def take(self, batch: Any, pause: float = 0.0, most: int = 24) -> list[int]:
@@ -136,14 +136,15 @@ class Loop:
         device.read(y, b"".join(self.samples[number][1] for number in ids), f"labels of {what}")
         device.read(batch.valid, b"\1" * len(ids), f"valid of {what}")
         if chance() < 0.2:
-            self.kept.append((x, pictures, what))
+            self.kept.append((x, pictures, what, device.stream))
         if chance() < 0.2 and len(ids) > 3:  # a view
             size = len(pictures) // len(ids)
-            self.kept.append((x[2:3], pictures[2 * size : 3 * size], f"a view of {what}"))
+            self.kept.append((x[2:3], pictures[2 * size : 3 * size], f"a view of {what}", device.stream))
         if chance() < 0.2:
-            self.kept.append((y, b"".join(self.samples[number][1] for number in ids), f"kept labels of {what}"))
+            labels = b"".join(self.samples[number][1] for number in ids)
+            self.kept.append((y, labels, f"kept labels of {what}", device.stream))
         while len(self.kept) > 4 or (self.kept and chance() < 0.2):
-            device.read(*self.kept.pop(self.random.randrange(len(self.kept))))
+            device.read(*self.kept.pop(self.random.randrange(len(self.kept))))  # on the stream that took it
         del batch, x, y
         if pause:
             time.sleep(pause)
@@ -552,12 +553,10 @@ def test_the_engine_is_killed(device: Device, make: Make, samples: Any) -> None:
 
 
 def test_an_error_comes_where_its_batch_would_have_come(device: Device, own_folder: Path) -> None:
-    paths = sorted(own_folder.rglob("*.jpg"))
-    dataset = stoker.ImageFolder(own_folder, BIG)
-    Path(dataset.samples[30][0]).write_bytes(b"\xff\xd8 no picture")
-    assert paths
+    damaged = stoker.ImageFolder(own_folder).samples[30][0]
+    Path(damaged).write_bytes(b"\xff\xd8 no picture")
     for keywords in ({}, {"device": "cuda"}):
-        with stoker.DataLoader(dataset, 8, **keywords) as loader:
+        with stoker.DataLoader(stoker.ImageFolder(own_folder, BIG), 8, **keywords) as loader:
             batches, given = iter(loader), 0
             with pytest.raises(stoker.DataError):
                 while True:

@@ -606,7 +606,10 @@ class Pass:
                     crew.hire(engine, loader, answer)
                     continue
                 crew.worked()
-            return answer, engine.slots.lease(answer["slot"])
+            try:
+                return answer, engine.slots.lease(answer["slot"])
+            except LookupError:  # another thread has ended it meanwhile
+                raise Gone(engine) from None
 
     def cancel(self) -> None:
         """Ends it in the engine; ``next`` starts it again at its position."""

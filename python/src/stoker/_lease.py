@@ -148,8 +148,13 @@ class Slots:
         """Forgets a slot that the engine has released. Arrays over it keep it mapped."""
         self._maps.pop(slot, None)
 
+    def end(self) -> None:
+        """The engine has ended: nothing is leased any more. Arrays over slots keep them mapped."""
+        self._maps.clear()
+
     def lease(self, slot: int) -> Any:
-        """The root object of everything that refers to the slot: a writable buffer of all its bytes.
+        """The root object of everything that refers to the slot: a writable buffer of all its bytes. LookupError after
+        ``end``.
 
         It is a ctypes array, because NumPy and torch both accept that as a buffer and it can be the target of a weak
         reference; the slot is returned when it is collected. ``memory`` is its Memory.

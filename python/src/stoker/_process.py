@@ -530,6 +530,8 @@ class Engine:
         for fd in self._descriptors:
             os.close(fd)
         self._descriptors.clear()
+        if hasattr(self, "slots"):
+            self.slots.end()
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
