@@ -92,7 +92,7 @@ class Device:
 
     def _ready(self, operation: Any) -> bool:
         event = getattr(operation, "event", None)
-        return event is None or event.passed
+        return event is None or bool(event.passed)
 
     def _put(self, stream: str, operation: Callable[[], Any]) -> None:
         self._alive()
@@ -183,7 +183,8 @@ class Device:
         return False
 
     def is_there(self, tensor: Any) -> bool:
-        return self._base <= tensor.data_ptr() < self._base + len(self._arena)
+        at: int = tensor.data_ptr()
+        return self._base <= at < self._base + len(self._arena)
 
     def move(self, value: Any) -> Any:
         return value.to(torch.float64) if isinstance(value, torch.Tensor) else value.to("cpu")

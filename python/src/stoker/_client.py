@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from copy import copy
 from time import monotonic_ns
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from . import _notice
 from ._engines import client, forked
@@ -455,7 +455,7 @@ class Pass:
                     if bundle.spent:
                         self._bundle = None
                 self.position, self.step, self.told = told["position"], self.step + 1, told
-                return cast(T, built)
+                return built
             except BaseException:
                 self.cancel()  # the engine may have moved on: it starts again after the last batch that arrived
                 raise
@@ -471,7 +471,7 @@ class Pass:
                 built, self.told = found
                 parts = self.told.get("parts") or [self.told]
                 self.position, self.step = parts[-1]["position"], self.step + len(parts)
-                return cast(T, built)
+                return built
             except BaseException:
                 self.cancel()
                 raise

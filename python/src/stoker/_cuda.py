@@ -35,10 +35,10 @@ class Port:
     def __init__(self, number: int) -> None:
         import torch
 
-        self._torch = torch
+        self._torch: Any = torch
         self.device = torch.device("cuda", number)
         self.name = str(self.device)
-        self._stream = torch.cuda.Stream(self.device)  # which also creates torch's context
+        self._stream = self._torch.cuda.Stream(self.device)  # which also creates torch's context
         self._driver: _Driver | None = None
 
     def capturing(self) -> bool:
@@ -180,7 +180,7 @@ def lacking(number: int | None) -> tuple[str, str] | None:
     import torch
 
     if not torch.cuda.is_available():
-        if not torch.backends.cuda.is_built():
+        if torch.version.cuda is None:
             return f"torch {torch.__version__} is built without CUDA", "install a torch with CUDA, or leave device out"
         return "torch sees no CUDA device here", "look at what nvidia-smi and CUDA_VISIBLE_DEVICES say, or leave it out"
     there = torch.cuda.device_count()

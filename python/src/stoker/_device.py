@@ -149,7 +149,7 @@ class Copies:
             self._lock.release()
 
     def _end(self, ended: Callable[[Any], bool]) -> None:
-        left = []
+        left: list[Flight] = []
         flights, self._flights = self._flights, left
         try:
             while flights:

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.gpu
 
 ROWS, SIDE, BATCH = 96, 224, 16
 CUDA = torch.device("cuda", 0)
+cuda: Any = torch.cuda  # parts of it have no types
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +38,7 @@ def _poison(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOKER_POISON", "1")
 
 
-def row(number: int) -> np.ndarray:
+def row(number: int) -> Any:
     """A sample of which every byte is known."""
     flat = np.arange(SIDE * SIDE * 3, dtype=np.uint32) * np.uint32(2 * number + 1) + np.uint32(number)
     return (flat >> 3).astype(np.uint8).reshape(SIDE, SIDE, 3)
@@ -73,7 +74,7 @@ def truth() -> torch.Tensor:
     return torch.from_numpy(np.stack([row(number) for number in range(ROWS)])).to(CUDA)
 
 
-def wrong(batch: Any, truth: torch.Tensor) -> torch.Tensor:
+def wrong(batch: Any, truth: torch.Tensor) -> Any:
     """How many bytes of a batch are wrong: a number on the device, so that nobody waits for it. Only the batch's own
     memory says which samples it should have."""
     x, y = (batch["x"], batch["y"]) if isinstance(batch, dict) else (batch[0], batch[1])
@@ -82,7 +83,7 @@ def wrong(batch: Any, truth: torch.Tensor) -> torch.Tensor:
 
 def busy(milliseconds: float = 5.0) -> None:
     """Keeps the current stream busy."""
-    torch.cuda._sleep(int(milliseconds * 1e6))
+    cuda._sleep(int(milliseconds * 1e6))
 
 
 def test_what_this_machine_is(record_property: Any) -> None:
@@ -144,7 +145,7 @@ def test_slots_can_be_pinned_in_place() -> None:
 @pytest.mark.parametrize("stream", ["default", "own"])
 def test_every_byte_arrives_while_the_stream_is_busy(arrays: Path, truth: torch.Tensor, keep: str, stream: str) -> None:
     """The loop is far ahead of its stream: batches are read long after the loop has dropped them."""
-    own = torch.cuda.Stream() if stream == "own" else torch.cuda.current_stream()
+    own = cuda.Stream() if stream == "own" else torch.cuda.current_stream()
     own.wait_stream(torch.cuda.current_stream())
     found, kept, ids = [], [], []
     with torch.cuda.stream(own), loader(arrays) as batches:
@@ -227,7 +228,7 @@ def test_next_does_not_wait_for_the_device(arrays: Path) -> None:
         del kept
         torch.cuda.synchronize()
         busy(1500.0)
-        event = torch.cuda.Event()
+        event = cuda.Event()
         event.record()
         rows = sum(len(batch.ids) for batch in batches)
         assert rows == ROWS
@@ -346,7 +347,7 @@ def test_a_graph_over_static_buffers(arrays: Path, truth: torch.Tensor) -> None:
             for batch in batches:
                 x, y = batch
                 if total is None:
-                    warm = torch.cuda.Stream()
+                    warm = cuda.Stream()
                     warm.wait_stream(torch.cuda.current_stream())
                     with torch.cuda.stream(warm):
                         (x.float().sum((1, 2, 3)) + y).sum()
@@ -397,7 +398,7 @@ def test_a_process_ends_with_copies_in_flight(arrays: Path, how: str) -> None:
     loader = stoker.DataLoader(stoker.NpyDataset({str(arrays / "x.npy")!r}), 16, device="cuda")
     batches = iter(loader)
     next(batches)
-    torch.cuda._sleep(int(2e8))
+    cuda._sleep(int(2e8))
     next(batches)
     print("reached", flush=True)
     if {how == "raises"}:
