@@ -398,7 +398,7 @@ def test_a_process_ends_with_copies_in_flight(arrays: Path, how: str) -> None:
     loader = stoker.DataLoader(stoker.NpyDataset({str(arrays / "x.npy")!r}), 16, device="cuda")
     batches = iter(loader)
     next(batches)
-    cuda._sleep(int(2e8))
+    torch.cuda._sleep(int(2e8))
     next(batches)
     print("reached", flush=True)
     if {how == "raises"}:
