@@ -37,7 +37,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes bench-remote bench-local augment-sheet doctor-score doctor-score-short faults soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz
+.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes bench-remote bench-local augment-sheet doctor-score doctor-score-short faults soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
 
 demo: setup engine
 	@build/stoker demo
@@ -414,6 +414,28 @@ doctor-score: engine venv
 
 doctor-score-short: engine venv
 	STOKER_SCORE_PYTHON="$(CURDIR)/$(VENV)/python" STOKER_SCORE_COMMAND="$(CURDIR)/build/stoker" go -C harness test -count=1 -v -run TestShort ./score
+
+# On a machine with a CUDA device: the tests that `make test` does not collect elsewhere, which fail where there is no
+# device; and the benchmark, with a folder of JPEGs in classes if DATA names one. GPU_PYTHON has torch with CUDA.
+GPU_PYTHON ?= $(VENV)/python
+GPU := PYTHONPATH="$(CURDIR)/python/src:$(CURDIR)" $(GPU_PYTHON)
+gpu-test: engine venv
+	$(GPU) tools/gpu_tests.py build/gpu-tests.json
+
+gpu-bench: engine venv
+	$(GPU) -m bench.gpu $(if $(DATA),--data "$$(realpath -m -- "$(DATA)")") --out build/bench-gpu.json
+
+# One folder, build/gpu, with all that such a machine needs if it has neither Go nor a network: a static engine, the
+# package, tests, benchmark and photographs. There, build/gpu/tools/gpu.sh OUT runs both, with the Python, torch and
+# pytest that it has.
+BUNDLED := VERSION python/src/stoker python/tests python/pyproject.toml bench/__init__.py bench/gpu.py tools/gpu.sh tools/gpu_tests.py testdata/photos
+gpu-bundle: engine
+	$(PYTHON) tools/static.py build/stoker $$(uname -m)
+	@rm -rf build/gpu && mkdir -p build/gpu
+	@tar -cf - --exclude=__pycache__ --exclude=_engine $(BUNDLED) | tar -xf - -C build/gpu
+	@cp build/stoker build/gpu/stoker
+	@git describe --always --dirty --abbrev=40 >build/gpu/commit 2>/dev/null || echo unknown >build/gpu/commit
+	@size=$$(du -sk build/gpu | cut -f1); echo "build/gpu: $$((size / 1024)) MiB"; test $$size -le 49152
 
 # Puts the figures of bench/results into the docs; a test holds them together.
 figures:

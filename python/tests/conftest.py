@@ -35,9 +35,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # when it is imported, it asks the internet for its newest version
 
-TOP = Path(__file__).resolve().parents[2]
+TESTS = Path(__file__).resolve().parent
+TOP = TESTS.parents[1]
 DATA = TOP / "testdata"
 PHOTOS = sorted((DATA / "photos").glob("*.jpg"))
+
+# Tests of a GPU are not collected where there is none; `make gpu-test` sets STOKER_GPU, and they fail there.
+GPU = bool(os.environ.get("STOKER_GPU")) or Path("/dev/nvidiactl").exists()
+collect_ignore_glob = [] if GPU else ["gpu/*"]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -51,6 +56,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     short = [item for item in items if item.get_closest_marker("long") is None]
     config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long") is not None])
     items[:] = short
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Says how many tests of a GPU were not collected."""
+    if not GPU and any((config.invocation_params.dir / arg).resolve() == TESTS for arg in config.args):
+        texts = [path.read_text(encoding="utf-8") for path in (TESTS / "gpu").glob("test_*.py")]
+        number = sum(text.count("\ndef test_") for text in texts)
+        terminalreporter.write_line(f"{number} tests of a GPU were not collected: there is none here (make gpu-test)")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -20,12 +20,12 @@ from stoker._wire import MAX_FRAME, FrameError, Reader, pack
 
 PUBLIC = (
     "AUTOTUNE "
-    "Batch BatchSampler Benchmark BetonDataset ConfigError DataError DataLoader Diagnosis DistributedSampler "
-    "EngineError Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset "
-    "Profile Ragged RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError "
-    "StatefulDataLoader StokerError SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset "
-    "WeightedRandomSampler __version__ benchmark doctor files list_files pack profile stats synthetic_like to_tf "
-    "transforms tune "
+    "Batch BatchSampler Benchmark BetonDataset CUDAPrefetcher ConfigError DataError DataLoader Diagnosis "
+    "DistributedSampler EngineError Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture "
+    "NpyDataset ParquetDataset PrefetchLoader Profile Ragged RandomSampler ResourceError SequentialSampler ShardWriter "
+    "SourceError StallError StateError StatefulDataLoader StokerError SubsetRandomSampler Synthetic TFRecordDataset "
+    "Table TokenDataset Tuning WebDataset WeightedRandomSampler __version__ benchmark doctor files list_files pack "
+    "profile stats synthetic_like to_tf transforms tune "
     "verify_receipts"
 )
 
@@ -72,7 +72,8 @@ def test_dataloader_has_torchs_signature() -> None:
     assert added == set(
         "seed rank world_size tail on_bad max_bad max_bad_rate device output layout prefetch memory max_pixels fetch "
         "global_batch_size block window streams weights balanced replacement num_samples "
-        "lengths bucket tokens pack long length_window cache tune native seeding batch_transform sharding".split()
+        "lengths bucket tokens pack long length_window cache tune native seeding batch_transform sharding "
+        "device_prefetch static_buffers".split()
     )
     assert all(ours[name].kind == inspect.Parameter.KEYWORD_ONLY and ours[name].default is None for name in added)
 

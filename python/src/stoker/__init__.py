@@ -45,6 +45,7 @@ from ._listing import list_files
 from ._loader import DataLoader
 from ._mixture import Mixture
 from ._pack import pack
+from ._prefetch import CUDAPrefetcher, PrefetchLoader
 from ._profile import Profile, profile, synthetic_like
 from ._receipt import verify_receipts
 from ._samplers import (
@@ -69,6 +70,7 @@ __all__ = [
     "BatchSampler",
     "Benchmark",
     "BetonDataset",
+    "CUDAPrefetcher",
     "ConfigError",
     "DataError",
     "DataLoader",
@@ -84,6 +86,7 @@ __all__ = [
     "Mixture",
     "NpyDataset",
     "ParquetDataset",
+    "PrefetchLoader",
     "Profile",
     "Ragged",
     "RandomSampler",

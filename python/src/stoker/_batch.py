@@ -320,6 +320,14 @@ class TorchKind(Kind):
         return value
 
 
+class StagedKind(TorchKind):
+    """Tensors that are about to be copied to a device: all are views of the slot, also small ones, because the copy
+    gives those memory of their own (_staging.py)."""
+
+    def own(self, array: Any) -> Any:
+        return array
+
+
 @functools.cache
 def _array_batch() -> type:
     """The class of a NumPy batch that is one array: an ndarray with the attributes of ``Batch``. Results computed from

@@ -16,12 +16,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from copy import copy
 from time import monotonic_ns
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from . import _notice
 from ._engines import client, forked
 from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError, ResourceError, StallError
-from ._process import GRACE_SECONDS, Aside, Engine, Gone
+from ._process import GRACE_SECONDS, Aside, Asked, Engine, Gone
 from ._stores import fetched
 from ._stuck import explained
 from ._told import Contents, Member, changed, read_error
@@ -104,11 +104,12 @@ def _opened(answer: Message, engine: Engine) -> Opened:
 class _Place:
     """The location of a loader or a pass in an engine; outlives its owner, for the finaliser."""
 
-    __slots__ = ("engine", "id")
+    __slots__ = ("asked", "engine", "id")
 
     def __init__(self) -> None:
         self.engine: Engine | None = None
         self.id = 0
+        self.asked: Asked | None = None  # of a pass: the request for its next batch, if it was sent ahead
 
 
 class Crew(Protocol):
@@ -116,6 +117,7 @@ class Crew(Protocol):
 
     timeout: float  # seconds without a batch that count as a stall; 0: none is one
     bundles: bool  # whether one message may hold several batches
+    ahead: bool  # whether a batch may be made before the loop waits for it
 
     def aside(self) -> Aside | None:
         """What the thread that is about to ask for a batch does meanwhile."""
@@ -192,6 +194,11 @@ class Loader:
     def number(self) -> int:
         """The engine's number for it, while it is open."""
         return self._at.id
+
+    @property
+    def suspected(self) -> bool:
+        """Whether an engine died at a request of it: loaders like that take turns, so nothing is asked ahead."""
+        return client().suspected(self._number)
 
     def info(self) -> Opened:
         """What the engine says about it; opens it if that is not known."""
@@ -390,6 +397,8 @@ class Pass:
     the engine says about that batch. ``order`` gives the list of ids that remains from a position on, if the client
     decides the order. ``bundle``: one message may hold several batches. ``points`` says where workers are that iterate
     the dataset.
+
+    Batches are asked for when they are needed; after ``ask``, the answer to the next request arrives meanwhile.
     """
 
     def __init__(
@@ -430,22 +439,15 @@ class Pass:
         A message with several batches becomes a ``Bundle``. If the call is interrupted, the next call gives this batch.
         """
         with self._lock:
-            if self._closings != self._remote.closings:
-                self._bundle = None
-                raise closed()
+            self.check()
             try:
                 bundle = self._bundle
                 self.waited = 0
                 if bundle is None:
-                    asked = monotonic_ns()
-                    found = self._answer()
-                    self.waited = monotonic_ns() - asked
+                    found = self._built(build)
                     if found is None:
-                        self._at.engine = None
                         return None
-                    told, root = found
-                    self.rows = int(told["rows"])
-                    built: Any = build(told, root)
+                    built, told = found
                     if told["type"] == "batches":
                         self._bundle = bundle = built
                 if bundle is not None:
@@ -453,10 +455,71 @@ class Pass:
                     if bundle.spent:
                         self._bundle = None
                 self.position, self.step, self.told = told["position"], self.step + 1, told
-                return cast(T, built)
+                return built
             except BaseException:
                 self.cancel()  # the engine may have moved on: it starts again after the last batch that arrived
                 raise
+
+    def whole(self, build: Callable[[Message, Any], T]) -> T | None:
+        """The same for all batches of a message at once: ``position`` and ``step`` are those after the last of them."""
+        with self._lock:
+            self.check()
+            try:
+                found = self._built(build)
+                if found is None:
+                    return None
+                built, self.told = found
+                parts = self.told.get("parts") or [self.told]
+                self.position, self.step = parts[-1]["position"], self.step + len(parts)
+                return built
+            except BaseException:
+                self.cancel()
+                raise
+
+    def _built(self, build: Callable[[Message, Any], T]) -> tuple[T, Message] | None:
+        asked = monotonic_ns()
+        found = self._answer()
+        self.waited = monotonic_ns() - asked
+        if found is None:
+            self._at.engine = None
+            return None
+        told, root = found
+        self.rows = int(told["rows"])
+        return build(told, root), told
+
+    def check(self) -> None:
+        """Raises if the loader was closed since the pass began."""
+        if self._closings != self._remote.closings:
+            self._bundle = None
+            raise closed()
+
+    def ask(self, seconds: float = 0.0) -> bool:
+        """Asks for the next message, unless that is done already, and waits for the answer, but not longer than so
+        many seconds. Returns whether ``next`` and ``whole`` would find it; then they raise what there is to raise."""
+        with self._lock:
+            crew, asked = self._remote.crew, self._at.asked
+            if self._bundle is not None or self._closings != self._remote.closings:
+                return True
+            if asked is None:
+                if self._remote.suspected or (crew is not None and not crew.ahead):
+                    return False
+                self._remote.call(self._send)
+                asked = self._at.asked
+            try:
+                if asked is None or not asked.ready(seconds):
+                    return False
+            except Gone:
+                return True
+            if asked.kind == "hire":
+                self._remote.call(self._hire)
+                return False
+            return True
+
+    def back(self, position: int, step: int) -> None:
+        """Continues there, with batches that it has given already."""
+        with self._lock:
+            self.cancel()
+            self.position, self.step = position, step
 
     def _answer(self) -> tuple[Message, Any] | None:
         """The message of the next batch with the root of its slot; None at the end."""
@@ -490,37 +553,63 @@ class Pass:
             self._at.id, self._at.engine = int(answer["pass"]), engine
         return self._at.id
 
-    def _ask(self, engine: Engine, loader: int) -> tuple[Message, Any] | None:
+    def _question(self, engine: Engine, loader: int) -> Asked:
+        """The request for the next message, of this engine."""
         crew = self._remote.crew
-        if crew is not None:
-            return self._ask_crew(crew, engine, loader)
-        seconds = self._remote.timeout
-        answer, _ = engine.request(
-            {"type": "next", "pass": self._begin(engine, loader), "timeout": int(seconds * 1000)},
-            seconds + GRACE_SECONDS,
-        )
-        return None if answer["type"] == "end" else (answer, engine.slots.lease(answer["slot"]))
+        question: dict[str, Any] = {"type": "next", "pass": self._begin(engine, loader)}
+        if crew is None:
+            seconds = self._remote.timeout
+            question["timeout"] = int(seconds * 1000)
+            return Asked(engine, question, seconds + GRACE_SECONDS)
+        seconds = FOREVER_SECONDS
+        if crew.timeout:
+            question["timeout"] = max(1, int(crew.timeout * 1000))
+            seconds = crew.timeout + STACK_SECONDS + GRACE_SECONDS
+        else:
+            question["slow"] = int(SLOW_SECONDS * 1000)
+        return Asked(engine, question, seconds, crew.shows)
 
-    def _ask_crew(self, crew: Crew, engine: Engine, loader: int) -> tuple[Message, Any] | None:
-        """The same over a dataset of the user's own: workers that are missing are started first."""
+    def _send(self, engine: Engine, loader: int) -> None:
+        asked = self._question(engine, loader)
+        asked.send()
+        self._at.asked = asked
+
+    def _hire(self, engine: Engine, loader: int) -> None:
+        """The engine misses workers before it can answer a request that was sent ahead."""
+        asked, self._at.asked = self._at.asked, None
+        crew = self._remote.crew
+        if asked is not None and crew is not None and asked.engine is engine:
+            crew.hire(engine, loader, asked.take()[0])
+        self._send(engine, loader)
+
+    def _ask(self, engine: Engine, loader: int) -> tuple[Message, Any] | None:
+        """The answer of this engine. Workers that are missing are started first."""
+        crew = self._remote.crew
         while True:
-            question = {"type": "next", "pass": self._begin(engine, loader)}
-            seconds = FOREVER_SECONDS
-            if crew.timeout:
-                question["timeout"] = max(1, int(crew.timeout * 1000))
-                seconds = crew.timeout + STACK_SECONDS + GRACE_SECONDS
-            else:
-                question["slow"] = int(SLOW_SECONDS * 1000)
+            asked, self._at.asked = self._at.asked, None
+            if asked is None or asked.engine is not engine:
+                asked = self._question(engine, loader)
+                asked.send()
             try:
-                answer, _ = engine.request(question, seconds, crew.shows, aside=crew.aside())
+                answer, _ = asked.take(None if crew is None else crew.aside())
             except StallError as error:
+                if crew is None:
+                    raise
                 raise explained(error) from error.__cause__
+            except BaseException:
+                asked.end()
+                raise
             if answer["type"] == "end":
                 return None
-            if answer["type"] != "hire":
+            if crew is not None:
+                if answer["type"] == "hire":
+                    crew.hire(engine, loader, answer)
+                    continue
                 crew.worked()
+            try:
                 return answer, engine.slots.lease(answer["slot"])
-            crew.hire(engine, loader, answer)
+            except LookupError:  # another thread has ended it meanwhile
+                raise Gone(engine) from None
 
     def cancel(self) -> None:
         """Ends it in the engine; ``next`` starts it again at its position."""
@@ -529,10 +618,13 @@ class Pass:
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
-        self._at.engine = None
+        self._at.engine = self._at.asked = None
 
 
 def _cancel(at: _Place) -> None:
     engine, at.engine = at.engine, None
+    asked, at.asked = at.asked, None
+    if asked is not None:
+        asked.drop()
     if engine is not None:
         engine.post({"type": "cancel", "pass": at.id})

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from . import _client, _ranks
 from ._advice import ALWAYS, Checked, check_names, is_typo, no_attribute, not_added, not_an_index
-from ._batch import Batch, JaxKind, Kind, Maker, NumpyKind, TorchKind
+from ._batch import Batch, JaxKind, Kind, Maker, NumpyKind, StagedKind, TorchKind
 from ._cache import read_cache
 from ._chain import Chain
 from ._errors import ConfigError, Problems, StokerError, whole
@@ -51,10 +51,10 @@ _OVERRIDES = dict.fromkeys(
 )
 
 
-def make_kind(output: str, pin: bool = False, placement: Placement | None = None) -> Kind:
-    """The array maker for an output."""
+def make_kind(output: str, pin: bool = False, placement: Placement | None = None, staged: bool = False) -> Kind:
+    """The array maker for an output. ``staged``: the arrays are copied to a device before anybody has them."""
     if output == "torch":
-        return TorchKind(pin)
+        return StagedKind() if staged else TorchKind(pin)
     return JaxKind(placement) if output == "jax" else NumpyKind()
 
 

@@ -147,6 +147,10 @@ class Client:
             yield
         self._crashes.pop(number, None)  # this Loader was not the cause
 
+    def suspected(self, number: int) -> bool:
+        """Whether a Loader's requests take turns."""
+        return number in self._crashes
+
     def _refuse_too_many_deaths(self) -> None:
         now = time.monotonic()
         recent = [how for when, how in self._deaths if now - when < WINDOW_SECONDS]

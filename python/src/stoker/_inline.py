@@ -40,6 +40,7 @@ class Inline:
     """The crew of a loader over ``user`` with num_workers=0."""
 
     bundles = False
+    ahead = False  # the calling thread makes a batch, when the loop needs it
 
     def __init__(self, user: Any, hands: Hands, seed: int) -> None:
         self._user = user

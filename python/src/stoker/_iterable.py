@@ -12,11 +12,12 @@ IterablePassage    the iterator of a pass
 from __future__ import annotations
 
 import warnings
+import weakref
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from . import _client, _notice
+from . import _client, _device, _notice
 from ._errors import ConfigError, StateError, whole
 from ._iterate import OwnPassage
 from ._state import DAMAGED
@@ -132,7 +133,20 @@ class IterablePassage(OwnPassage[T]):
         if way.ended:  # of a state that was saved at the end of a pass
             self._ended = True
             return _client.Pass(self._remote, at.epoch, 0, 0, lambda _: {"ids": [], "place": 0, "item": 0})
-        return _client.Pass(self._remote, at.epoch, at.position, way.step, points=way.points)
+        this = weakref.ref(self)
+
+        def points() -> list[dict[str, Any]]:
+            """Where the workers begin on another engine: after what the loop has got, and what is ahead of it."""
+            passage, there = this(), way
+            queue = getattr(passage, "_pass", None)
+            if isinstance(queue, _device.Queue) and (ahead := queue.ahead()):
+                there = way.copy()
+                for told in ahead:
+                    there.received(told)
+            found: list[dict[str, Any]] = there.points()
+            return found
+
+        return _client.Pass(self._remote, at.epoch, at.position, way.step, points=points)
 
     def _received(self, message: Message) -> None:
         super()._received(message)

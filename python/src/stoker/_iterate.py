@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from typing import Any, NamedTuple
 
-from . import _client, _ranks, _trainers
+from . import _client, _device, _ranks, _trainers
 from ._feed import Feed, Piece
+from ._mixing import Changer
 from ._receipt import Part
 from ._stats import FLUSH_NS, Meter, Tally
+from ._target import Target
 from ._types import T
 from ._wire import Message
 
@@ -102,8 +104,11 @@ class Passage(Iterator[T]):
 
     It takes its epoch and position when its first batch is asked for. Trainers make iterators that they never use, and
     call ``set_epoch`` or ``load_state_dict`` after ``iter``: unused iterators have no effect, and the last decision
-    holds.
+    holds. With ``target``, batches are on a device before the loop asks for them; what is counted here is what the loop
+    was given.
     """
+
+    target: Target | None = None  # set before the first batch is asked for
 
     def __init__(self, loader: Any, remote: _client.Loader, early: Early | None, entered: int, imported: int) -> None:
         self._loader = loader
@@ -115,11 +120,13 @@ class Passage(Iterator[T]):
         self._left: int | None = None
         self._ended = False
         self._piece: Piece | None = None
-        self._next: tuple[Piece, _client.Pass] | None = None
-        self._make = loader._maker.make  # for this pass; the loader's next one may have another transform
+        self._next: tuple[Piece, _client.Pass | _device.Queue] | None = None
+        self._maker = loader._maker  # for this pass; the loader's next one may have another transform
+        self._make = self._maker.make
+        self._stage: _device.Stage | _device.Same | None = None  # where batches go before the loop gets them
         self._meter: Meter = loader._meter
         self._progress: Progress
-        self._pass: _client.Pass
+        self._pass: _client.Pass | _device.Queue
         self._start: _ranks.Start | None = None  # until it has been compared with the other ranks' at the second batch
         self._place = _trainers.placing(loader)
         self._profiled = _profiled()
@@ -134,6 +141,7 @@ class Passage(Iterator[T]):
             if self._tally is not None:  # another thread did it first
                 return self._tally
             self._remote = loader._opened()
+            self._open_device()
             _trainers.before(loader)
             self._progress, self._left = loader._coming()
             at, early = self._progress, self._early
@@ -144,7 +152,7 @@ class Passage(Iterator[T]):
             taken = None
             if at.feed is None and early is not None and early.fits(self._remote, at.epoch, at.position):
                 taken = early.take()
-            self._pass = taken or self._begin()
+            self._pass = self._queued(taken or self._begin())
             loader._took(at)
             _trainers.begun(loader)
             if start is not None:
@@ -156,6 +164,26 @@ class Passage(Iterator[T]):
             self._tally = tally
         self._meter.begins(tally)
         return tally
+
+    def _open_device(self) -> None:
+        """Finds out where batches go. A function of batches gets those on the device."""
+        if self.target is None or self._stage is not None:
+            return
+        static = self._loader._static
+        if static is not None:
+            static.begin(self)
+        if (self.target.moves or static is not None) and isinstance(self._maker, Changer):
+            self._make = self._maker.made.make
+        self._stage = _device.stage(self.target, self._meter.copied)
+
+    def _queued(self, begun: _client.Pass) -> _client.Pass | _device.Queue:
+        """The pass, with batches ahead of the loop on their way to the device."""
+        if self._stage is None or self._ended:
+            return begun
+        after = self._maker.changed if self._make != self._maker.make else None
+        if (static := self._loader._static) is not None:
+            after = static.before(after)
+        return _device.Queue(begun, self._stage, self._left, after)
 
     def _begin(self) -> _client.Pass:
         """A pass in the engine from the loop's position on."""
@@ -188,6 +216,11 @@ class Passage(Iterator[T]):
             self._piece = feed.piece() if taken is None else taken[0]
             if self._piece is None:
                 return
+
+    @property
+    def over(self) -> bool:
+        """Whether it has given its last batch, or can give no more because its loader was closed."""
+        return self._ended or self._remote.closings != self._closings
 
     def __iter__(self) -> Passage[T]:
         return self
@@ -231,7 +264,7 @@ class Passage(Iterator[T]):
                 self._ended = True
                 self._pass.cancel()
             else:  # the dataset's epoch ended within the pass
-                self._pass = _client.Pass(self._remote, self._pass.epoch + 1, 0, bundle=True)
+                self._pass = self._queued(_client.Pass(self._remote, self._pass.epoch + 1, 0, bundle=True))
                 self._loader._part(self._progress, self._pass.epoch, 0)
         if not tally.ended:
             self._progress.ended = tally.ended = True
@@ -255,7 +288,10 @@ class Passage(Iterator[T]):
             if self._next is None and self._piece.end - at.position <= AHEAD * self._loader._size:
                 following = at.feed.piece()
                 if following is not None:
-                    self._next = following, self._over(following, following.item)
+                    then = self._queued(self._over(following, following.item))
+                    self._next = following, then
+                    if isinstance(self._pass, _device.Queue) and isinstance(then, _device.Queue):
+                        self._pass.then = then
 
     def _following(self) -> None:
         """Goes on to the next piece of a sampler's order."""
@@ -274,7 +310,7 @@ class Passage(Iterator[T]):
             self._next[1].cancel()
         if at.feed is not None and begin is not None:
             self._to(begin, at.position)
-        self._pass = self._begin()
+        self._pass = self._queued(self._begin())
 
 
 class Facts(NamedTuple):

@@ -100,6 +100,22 @@ class ControlPage:
         return found
 
 
+class Memory:
+    """The mapping of a slot. It lives while the engine may fill the slot again, or anything refers to it; a device that
+    has pinned the mapping learns by a weak reference when it has ended, and keeps ``map`` until it is unpinned."""
+
+    __slots__ = ("__weakref__", "address", "map", "size")
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self.map = memory
+        self.size = len(memory)
+        self.address = ctypes.addressof(ctypes.c_ubyte.from_buffer(memory))
+
+
+# Called where there is no slot left for the next batch: copies to devices that may hold some.
+relievers: list[Callable[[], None]] = []
+
+
 class Slots:
     """The slots of one engine, mapped as it announces them.
 
@@ -108,7 +124,7 @@ class Slots:
 
     def __init__(self, page: ControlPage) -> None:
         self._page = page
-        self._maps: dict[int, mmap.mmap] = {}
+        self._maps: dict[int, Memory] = {}
         # By slot, until its next lease: the weak reference with the finaliser, and what the finaliser will store.
         self._leases: dict[int, tuple[weakref.ref[Any], list[tuple[int, int]]]] = {}
         _all_slots.add(self)
@@ -118,7 +134,7 @@ class Slots:
         mapped."""
         try:
             flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
-            self._maps[slot] = mmap.mmap(fd, size, flags, mmap.PROT_READ | mmap.PROT_WRITE)
+            self._maps[slot] = Memory(mmap.mmap(fd, size, flags, mmap.PROT_READ | mmap.PROT_WRITE))
         except OSError as error:
             raise ResourceError(
                 f"cannot map a batch of {size / (1 << 20):.1f} MiB",
@@ -132,14 +148,20 @@ class Slots:
         """Forgets a slot that the engine has released. Arrays over it keep it mapped."""
         self._maps.pop(slot, None)
 
+    def end(self) -> None:
+        """The engine has ended: nothing is leased any more. Arrays over slots keep them mapped."""
+        self._maps.clear()
+
     def lease(self, slot: int) -> Any:
-        """The root object of everything that refers to the slot: a writable buffer of all its bytes.
+        """The root object of everything that refers to the slot: a writable buffer of all its bytes. LookupError after
+        ``end``.
 
         It is a ctypes array, because NumPy and torch both accept that as a buffer and it can be the target of a weak
-        reference; the slot is returned when it is collected.
+        reference; the slot is returned when it is collected. ``memory`` is its Memory.
         """
         memory = self._maps[slot]
-        root = (ctypes.c_ubyte * len(memory)).from_buffer(memory)
+        root: Any = (ctypes.c_ubyte * memory.size).from_buffer(memory.map)
+        root.memory = memory
         fate = [(PAGE_SLOTS + slot, SLOT_FREE)]
         self._leases[slot] = weakref.ref(root, self._page.ending(fate)), fate
         return root
@@ -149,9 +171,11 @@ class Slots:
         self._page.ending([(PAGE_SLOTS + slot, SLOT_FREE)])(None)
 
     def relieved(self) -> bool:
-        """Whether slots came back that only garbage held, or computations of JAX that have ended by now. Asked when
-        there is no slot left for the next batch."""
+        """Whether slots came back that only garbage held, or computations of JAX or copies to a device that have ended
+        by now. Asked when there is no slot left for the next batch."""
         before = self._held()
+        for relieve in relievers:
+            relieve()
         jax: Any = sys.modules.get("jax")
         for array in getattr(jax, "live_arrays", list)():
             if not array.is_deleted():

@@ -17,7 +17,7 @@ from dataclasses import replace
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from . import _client, _line, _mixing, _native, _notice, _ranks, _trainers, _tune, _values, _watch
+from . import _client, _device, _line, _mixing, _native, _notice, _ranks, _trainers, _tune, _values, _watch
 from ._advice import no_attribute
 from ._batch import Kind
 from ._datasets import Dataset, make_kind
@@ -31,8 +31,10 @@ from ._orders import given
 from ._position import Batches, Position, Turns
 from ._python import Own, adopt, check_native
 from ._spec import ALL_CORES, cores, read, spec
+from ._static import Buffers
 from ._stats import Meter
 from ._stores import fetching
+from ._target import Target
 from ._theirs import kind
 from ._told import Contents
 from ._torchs import LOADER, Passing
@@ -74,7 +76,7 @@ class DataLoader(Passing, _Base[T]):
     drop_last         same as tail="drop"
     timeout           seconds without a batch after which StallError is raised; 0: 60 s, or never for your own dataset
     generator         gives the seed, by its initial_seed()
-    pin_memory        gives copies in torch's pinned memory, if CUDA is available
+    pin_memory        gives copies in torch's pinned memory, if CUDA is available; see device
     prefetch_factor   batches made ahead, per lane or worker
     sampler, batch_sampler   any iterable of ids (of anything, for a dataset of your own), or of lists of them. It alone
                       decides the order, as if the world size were one. stoker's own samplers cost nothing
@@ -110,7 +112,16 @@ class DataLoader(Passing, _Base[T]):
     on_bad            for a sample that cannot be read: "fail" (default) raises DataError, "skip" delivers a copy of
                       another row and marks it in ``valid``, "replace" delivers another sample; ``bad`` lists them
     max_bad, max_bad_rate   the most bad samples in a pass, as a number and as a share; more raise DataError
-    device            "cpu"
+    device            "cuda", "cuda:1" or a torch.device: batches are on that GPU, copied before the loop asks for them.
+                      "cuda" is torch's current device when the first batch of a pass is asked for. Tensors, ``valid``,
+                      ``cu_seqlens`` and ``position_ids`` move, at any depth of tuples, lists, dicts and named tuples;
+                      ``ids``, texts, JSON and other objects stay. The loop's stream is the one that is current when it
+                      calls next; a batch that another stream uses has to be recorded there (record_stream), as any
+                      tensor. pin_memory has no effect then. "cpu": the same queue, and nothing is copied
+    device_prefetch   batches on the device besides the one that the loop has; default: 2
+    static_buffers    True: the same tensors in every step and epoch, for CUDA graphs. Each batch is copied into them
+                      when the loop takes it, so the one before is gone then. Needs device, dense fields and full
+                      batches (tail "fill" or "drop"); one pass at a time
     output            "torch" (default if torch is installed), "numpy", "jax"
     sharding          a jax.sharding.Sharding, such as NamedSharding(mesh, PartitionSpec("data")), with output="jax":
                       batches have global arrays, of the rows of all processes. batch_size counts the rows of this
@@ -305,6 +316,8 @@ class DataLoader(Passing, _Base[T]):
         max_bad: int | None = None,
         max_bad_rate: float | None = None,
         device: Any = None,
+        device_prefetch: int | None = None,
+        static_buffers: bool | None = None,
         output: str | None = None,
         sharding: Any = None,
         layout: str | None = None,
@@ -345,6 +358,7 @@ class DataLoader(Passing, _Base[T]):
         self._maker: Any = None
         self._facts: Facts | None = None
         self._meter = Meter(self._asked_stats)
+        self._static = Buffers() if self._settings.static else None
         self._made = _watch.location()
         self._name = _ranks.name()
         self._starts = _ranks.Starts(self._name)
@@ -363,6 +377,10 @@ class DataLoader(Passing, _Base[T]):
     # Passes.
 
     def __iter__(self) -> Passage[T]:  # type: ignore[override]
+        return self._iterate(self._settings.target)
+
+    def _iterate(self, target: Target | None) -> Passage[T]:
+        """A pass whose batches go to a device."""
         begun = monotonic_ns()  # the loop waits from here on
         if not self._settings.placed:
             _ranks.refuse_worker()
@@ -383,6 +401,7 @@ class DataLoader(Passing, _Base[T]):
             iterator = NativePassage(self, remote, early, now - begun, imported)
         else:
             iterator = Passage(self, remote, early, now - begun, imported)
+        iterator.target = target
         self._unused = weakref.ref(iterator)
         return iterator
 
@@ -476,7 +495,9 @@ class DataLoader(Passing, _Base[T]):
 
     def _kind(self) -> Kind:
         known, begin = self._settings.output in sys.modules, monotonic_ns()
-        kind = make_kind(self._settings.output, self._settings.pin, self._settings.placement)
+        target = self._settings.target
+        staged = target is not None and target.moves
+        kind = make_kind(self._settings.output, self._settings.pin, self._settings.placement, staged)
         _values.register()
         if not known and self._settings.output in sys.modules:  # NumPy's path: stoker needs NumPy there
             self._imported = begin, monotonic_ns()
@@ -530,6 +551,7 @@ class DataLoader(Passing, _Base[T]):
 
     def close(self) -> None:
         """Closes this loader in the engine, and ends the engine with the last loader. Batches that are held stay valid.
+        Waits for copies to a device that are in flight.
 
         Existing iterators end; the loader opens again when it is used again.
         """
@@ -543,6 +565,8 @@ class DataLoader(Passing, _Base[T]):
         self._meter.close()
         if self._remote is not None:
             self._remote.close()
+        if self._meter.copied.device:
+            _device.settle()
 
     def __enter__(self) -> DataLoader:
         return self
@@ -557,8 +581,9 @@ class DataLoader(Passing, _Base[T]):
         ``busy_s``, ``blocked_in_s``, ``blocked_out_s``, ``cpu_s``, ``items``, ``bytes``, ``p50_s``, ``p99_s``,
         ``queue``, ``queue_mean``. ``rates`` has ``samples_per_s``, ``wait_share`` and ``limiting``, the stage that the
         loop waits for. ``client`` is the time spent here in and between calls of ``next``, ``gpu`` the utilisation of
-        this process's device (None without one), ``cache`` what the cache holds, ``jpeg`` how many JPEGs each decoder
-        handled: ``own``, ``libjpeg`` (progressive, CMYK, odd sampling, several scans), ``go``.
+        this process's device (None without one), ``device`` what was copied there (None without ``device=``),
+        ``cache`` what the cache holds, ``jpeg`` how many JPEGs each decoder handled: ``own``, ``libjpeg`` (progressive,
+        CMYK, odd sampling, several scans), ``go``.
         docs/guides/statistics.md lists every key. After ``close()``, the numbers are those up to then.
         """
         if self._last is not None and not (self._remote is not None and self._remote.open):
@@ -581,6 +606,7 @@ class DataLoader(Passing, _Base[T]):
             "_turns": None,
             "_unused": None,
             "_meter": None,
+            "_static": None,
             "_remote": None,
             "_maker": None,
             "_facts": None,
@@ -603,6 +629,7 @@ class DataLoader(Passing, _Base[T]):
         self._lock = threading.Lock()
         self._turns = threading.RLock()
         self._meter = Meter(self._asked_stats)
+        self._static = Buffers() if self._settings.static else None
         _trainers.show(self)
 
     def __repr__(self) -> str:

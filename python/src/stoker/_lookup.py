@@ -200,6 +200,7 @@ class Lookup:
 
     timeout = 0.0
     bundles = True
+    ahead = True
 
     def __init__(self, user: Any) -> None:
         self.user = user

@@ -63,10 +63,12 @@ class Mixer(_Wrapper):
 
 
 class Changer(_Wrapper):
-    """Makes what the user's function returns for a batch, and the facts of that batch."""
+    """Makes what the user's function returns for a batch, and the facts of that batch. Where batches go to a device in
+    between, ``made`` makes them, and ``changed`` is called with those on the device."""
 
     def __init__(self, made: Any, changes: Changes) -> None:
         super().__init__(made)
+        self.made = made
         self._function = changes.function
         register()
 
@@ -78,13 +80,14 @@ class Changer(_Wrapper):
 
             def changed() -> tuple[Any, Message]:
                 batch, told = take()
-                return self._changed(batch, message["epoch"], next(counted)), told
+                return self.changed(batch, message["epoch"], next(counted)), told
 
             found.take = changed
             return found
-        return self._changed(found, message["epoch"], message["step"])
+        return self.changed(found, message["epoch"], message["step"])
 
-    def _changed(self, found: Any, epoch: int, step: int) -> tuple[Any, Mapping[str, Any]]:
+    def changed(self, found: Any, epoch: int, step: int) -> tuple[Any, Mapping[str, Any]]:
+        """What the function returns for a batch of ``made``, and the facts."""
         if type(found) is tuple and len(found) == 2:  # of an Assembler
             batch, facts = found
         else:

@@ -113,6 +113,100 @@ class _Waiter:
         self.descriptors: list[int] = []
 
 
+class Asked:
+    """A request whose answer is taken later than it is sent. One thread at a time uses it.
+
+    It holds the slot that its answer names until the answer is taken, or the request dropped.
+    """
+
+    def __init__(
+        self, engine: Engine, message: Mapping[str, Any], patience: float, progress: Progress | None = None
+    ) -> None:
+        self.engine = engine
+        self._message = message
+        self._number = next(engine._numbers)
+        self._waiter = _Waiter(patience, progress)
+        self._sent = False
+
+    def send(self, descriptor: int | None = None) -> None:
+        """Sends it; a descriptor stays the caller's. Raises Gone."""
+        engine = self.engine
+        try:
+            with engine._turn:
+                engine._waiters[self._number] = self._waiter
+            with engine._sending:
+                engine._send({**self._message, "req": self._number}, self._waiter.deadline, descriptor)
+            self._sent = True
+            engine.flush()
+        except BaseException:
+            self.end()
+            raise
+
+    def ready(self, seconds: float = 0.0) -> bool:
+        """Whether the answer is here. Reads what has arrived, and waits at most so long for more. Raises Gone."""
+        engine, waiter, end = self.engine, self._waiter, time.monotonic() + seconds
+        while waiter.answer is None:
+            left = max(0.0, end - time.monotonic())
+            with engine._turn:
+                if waiter.answer is not None:
+                    break
+                engine._check()
+                if engine._reading:  # another thread reads, and passes the answer on
+                    if not left or not engine._turn.wait(left):
+                        break
+                    continue
+                engine._reading = True
+            try:
+                if not engine._read(left):
+                    break
+            finally:
+                with engine._turn:
+                    engine._reading = False
+                    engine._turn.notify_all()
+        return waiter.answer is not None
+
+    @property
+    def kind(self) -> str:
+        """The type of the answer that is here."""
+        return "" if self._waiter.answer is None else str(self._waiter.answer["type"])
+
+    def take(self, aside: Aside | None = None) -> tuple[Message, list[int]]:
+        """Waits for the answer as ``Engine.request`` does. The patience begins now."""
+        waiter = self._waiter
+        try:
+            if waiter.answer is None:
+                waiter.deadline = time.monotonic() + waiter.patience
+            if aside is not None:
+                self.engine._serve(waiter, aside)
+            else:
+                self.engine._wait(waiter)
+        except BaseException as error:
+            if self._sent and isinstance(error, Gone):
+                error.asked = self._message
+            self.end()
+            raise
+        with self.engine._turn:
+            self.engine._waiters.pop(self._number, None)
+        answer = waiter.answer
+        assert answer is not None
+        if answer["type"] == "error":
+            raise from_wire(answer.get("error") or {})
+        return answer, waiter.descriptors
+
+    def drop(self) -> None:
+        """Nobody will take the answer: it is undone, now or when it arrives. Takes no lock: finalisers call it."""
+        self.engine.drop(self)
+
+    def end(self) -> None:
+        """Forgets it, and undoes an answer that has arrived."""
+        with self.engine._turn:
+            self.engine._waiters.pop(self._number, None)
+        waiter = self._waiter
+        answer, waiter.answer = waiter.answer, None
+        if answer is not None:
+            self.engine._undo(answer, waiter.descriptors)
+
+
 class Engine:
     """A running engine that has sent its hello. ``suspects`` are samples that were being worked on when others died."""
 
@@ -155,6 +249,7 @@ class Engine:
         self._reading = False
         self._sending = threading.Lock()
         self._unsent: deque[Message] = deque()
+        self._dropped: deque[Asked] = deque()  # requests whose answers nobody takes
         # True while bytes are being read or sent. A thread that finds one set when it is its turn knows that its
         # predecessor was interrupted there, and that the stream of frames is lost.
         self._torn_in = self._torn_out = False
@@ -210,35 +305,13 @@ class Engine:
         error that the engine answers. Raises Gone if the engine is gone. ``descriptor`` is sent with the message, and
         stays the caller's. ``aside`` is done meanwhile, in this thread.
         """
-        number = next(self._numbers)
-        waiter = _Waiter(patience, progress)
-        sent = False
-        with self._turn:
-            self._waiters[number] = waiter
+        asked = Asked(self, message, patience, progress)
         try:
-            with self._sending:
-                self._send({**message, "req": number}, waiter.deadline, descriptor)
-            sent = True
-            self.flush()
-            if aside is not None:
-                self._serve(waiter, aside)
-            else:
-                self._wait(waiter)
-        except BaseException as error:
-            if sent and isinstance(error, Gone):
-                error.asked = message
-            with self._turn:
-                self._waiters.pop(number, None)
-            if waiter.answer is not None:
-                self._undo(waiter.answer, waiter.descriptors)
+            asked.send(descriptor)
+            return asked.take(aside)
+        except BaseException:  # also between the two
+            asked.end()
             raise
-        with self._turn:
-            self._waiters.pop(number, None)
-        answer = waiter.answer
-        assert answer is not None
-        if answer["type"] == "error":
-            raise from_wire(answer.get("error") or {})
-        return answer, waiter.descriptors
 
     def post(self, message: Message) -> None:
         """Sends a message that has no answer, now or with the next request; never waits for a lock, never raises.
@@ -247,6 +320,21 @@ class Engine:
         """
         self._unsent.append(message)
         self.flush()
+
+    def drop(self, asked: Asked) -> None:
+        """Forgets a request, now or before the next answer is passed on; never waits for a lock."""
+        self._dropped.append(asked)
+        if self._turn.acquire(blocking=False):
+            try:
+                self._end_dropped()
+            finally:
+                self._turn.release()
+
+    def _end_dropped(self) -> None:
+        """Ends the requests that were dropped; ``_turn`` is held."""
+        with suppress(IndexError):  # a finaliser may come in between, in this thread
+            while True:
+                self._dropped.popleft().end()
 
     def flush(self) -> None:
         while self._unsent and not self._gone and self._sending.acquire(blocking=False):
@@ -392,6 +480,7 @@ class Engine:
         count = {"hello": 2, "table": 1}.get(kind, 0)
         descriptors = [self._descriptors.popleft() for _ in range(min(count, len(self._descriptors)))]
         with self._turn:
+            self._end_dropped()
             waiter = self._waiters.get(message.get("req", 0))
             if waiter is not None and kind != "progress":
                 waiter.answer, waiter.descriptors = message, descriptors
@@ -441,6 +530,8 @@ class Engine:
         for fd in self._descriptors:
             os.close(fd)
         self._descriptors.clear()
+        if hasattr(self, "slots"):
+            self.slots.end()
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from . import _crew, _mix, _notice, _sharding
+from . import _crew, _mix, _notice, _sharding, _static, _target
 from . import _orders as orders
 from . import _ranks as ranks
 from . import _seeds as seeds
@@ -102,6 +102,8 @@ class Settings:
     timeout: float  # in seconds, as in torch: 0 is the default deadline
     hands: _crew.Hands | None = None  # who makes the samples of a user's own dataset
     placement: _sharding.Placement | None = None  # of the arrays on JAX's devices
+    target: _target.Target | None = None  # the device that batches are copied to
+    static: bool = False  # into the same tensors every time
     mix: _mix.Mix | _mix.Changes | None = None  # the batch transform
     torch: dict[str, Any] = field(default_factory=dict)  # torch's keywords that are only shown as attributes
 
@@ -180,8 +182,9 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         _sharding.check(placement, k, share, recipe, hands, problems)
         if tail is None and (hands is None or not hands.iterates):
             tail = "fill"
-    pin = _pin(k, output)
-    _device(k["device"], problems)
+    target = _target.read(k, output, problems)
+    static = _static.read(k, tail, problems)
+    pin = (target is None or not target.moves) and _pin(k, output)  # slots are pinned for a device
     memory = _memory(k["memory"], problems)
     max_pixels = _max_pixels(k["max_pixels"], problems)
     fetch = read_fetch(k["fetch"], problems)
@@ -242,6 +245,8 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         timeout=timeout,
         hands=hands,
         placement=placement,
+        target=target,
+        static=static,
         mix=mix,
         torch={
             name: k[name]
@@ -486,19 +491,6 @@ def _pin(k: Mapping[str, Any], output: str) -> bool:
         _notice.say("pin_memory is ignored: torch sees no CUDA device here")
         return False
     return True
-
-
-def _device(device: Any, problems: Problems) -> None:
-    if device is None:
-        return
-    kind = str(device).partition(":")[0]
-    if kind == "cuda":
-        problems.add(
-            f"device is {str(device)!r}: copies to the GPU come in a later release",
-            "leave device out, pass pin_memory=True and copy with .to(device, non_blocking=True)",
-        )
-    elif kind != "cpu":
-        problems.add(f"device is {str(device)!r}", "it can be 'cpu'")
 
 
 # The largest limit of pixels that the engine accepts: kernel.MostPixels.

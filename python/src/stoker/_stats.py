@@ -18,6 +18,7 @@ from time import monotonic_ns
 from typing import Any
 
 from . import _gpu, _page
+from ._counts import Counts
 
 LINE_NS = 60_000_000_000  # seconds between two log lines while a pass runs
 FLUSH_NS = 5_000_000  # quick batches are put into the page together: people look at it
@@ -43,6 +44,7 @@ class Mark:
         self.samples, self.waited, self.away = meter.samples, meter.busy + meter.input, meter.away
         self.engine = engine
         self.gpu = _gpu_watch.sums()
+        self.copied = meter.copied.mark()
 
 
 class Meter:
@@ -54,6 +56,7 @@ class Meter:
 
     def __init__(self, ask: Callable[[dict[str, Any] | None, float | None], dict[str, Any]]) -> None:
         self._method = weakref.WeakMethod(ask)  # the loader's, which holds this
+        self.copied = Counts()  # to a device
         self._lock = threading.Lock()
         # Nanoseconds: making arrays, waiting for the engine, the loop at work; all since the loader was made.
         self.busy = self.input = self.away = 0
@@ -186,7 +189,7 @@ class Meter:
                 wait = entry.wait_stage()
                 client |= {"p50_s": wait["p50_s"], "p99_s": wait["p99_s"]}
         engine = self._ask(None, client["wait_share"] if self.batches else None)
-        return {**engine, "client": client, "gpu": _gpu_watch.told()}
+        return {**engine, "client": client, "gpu": _gpu_watch.told(), "device": self.copied.told()}
 
     # Log lines.
 
@@ -232,6 +235,7 @@ class Meter:
             by = "libjpeg" if jpeg.get("libjpeg") else "Go"
             parts.append(f"{100 * others / sum(jpeg.values()):.0f} % of JPEGs by {by}")
         parts += _asked(engine.get("sources", {}))
+        parts += self.copied.line(mark.copied)
         if gpu is not None:
             parts.append(f"GPU {100 * gpu:.0f} %")
         _logger.info("%s: %s", what, ", ".join(parts))

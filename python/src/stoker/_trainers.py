@@ -196,6 +196,9 @@ def placing(loader: DataLoader) -> Callable[[Any], Any] | None:
     states = _states(loader)
     if states is None or (device := states.PartialState().device).type == "cpu":
         return None
+    target = loader._settings.target
+    if target is not None and target.device in (str(device), device.type):
+        return None  # they are there
     send = sys.modules["accelerate.utils"].send_to_device
     return partial(send, device=device, non_blocking=loader._settings.pin)
 

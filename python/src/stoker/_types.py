@@ -80,6 +80,8 @@ class Keywords(TypedDict, total=False):
     max_bad: int | None
     max_bad_rate: float | None
     device: Any
+    device_prefetch: int | None
+    static_buffers: bool | None
     sharding: jax.sharding.Sharding | None
     layout: str | None
     prefetch: int | None

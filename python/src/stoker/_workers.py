@@ -84,6 +84,7 @@ class Workers:
     """The workers of a loader over ``user``, a dataset of the user's own. Safe for concurrent use."""
 
     bundles = False
+    ahead = True
 
     def __init__(self, user: Any, hands: Hands, seed: int) -> None:
         self._user = user

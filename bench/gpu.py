@@ -1,0 +1,415 @@
+"""Batches on a GPU: python -m bench.gpu [--data F].
+
+Each part is a process of its own with a limit, and the file is written after each, so that a part that fails or hangs
+costs only itself. Nothing but Python, torch, torchvision and an engine is needed; without --data, the photographs that
+come with the sources are read, each under many names.
+
+    bus        bytes per second of the loader's copies (by events of the device), against one large pinned copy
+    cpu        CPU of the training process a batch, against torch's DataLoader with pin_memory and .to
+    train      ResNet-50, bfloat16, channels_last, batch 256, against the same loop over one batch that stays there
+    first      time to the first batch on the device, against torch's DataLoader with as many workers
+    two_cores  the loop of train, all of it on two cores, against torch's DataLoader and a prefetcher on a side stream
+
+Ratios are of one run on one machine. A figure that is not reached stays in the file, with what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SIDE, BATCH, NAMES = 224, 256, 12_288
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+# figure: part, key, limit, which way
+FIGURES = {
+    "copies against the bus": ("bus", "ratio", 0.9, "high"),
+    "CPU of the process a batch against DataLoader": ("cpu", "ratio", 0.3, "low"),
+    "images/s of photographs against a batch that stays": ("train", "ratio", 0.97, "high"),
+    "share of the device's time that waits for data": ("train", "device_waits", 0.01, "low"),
+    "first batch against DataLoader": ("first", "ratio", 1.0, "low"),
+    "two cores, images/s against DataLoader": ("two_cores", "ratio", 2.0, "high"),
+}
+
+
+@contextlib.contextmanager
+def photographs(data: Path | None) -> Iterator[Path]:
+    """A folder of pictures in classes: the given one, or the six of testdata under many names."""
+    if data is not None:
+        yield data
+        return
+    photos = sorted((ROOT / "testdata" / "photos").glob("*.jpg"))
+    with tempfile.TemporaryDirectory(prefix="stoker-gpu-") as name:
+        for number in range(NAMES):
+            link = Path(name) / f"class{number % 10}" / f"{number:06d}.jpg"
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(photos[number % len(photos)])
+        yield Path(name)
+
+
+def stoker_photographs(folder: Path, **keywords: Any) -> Any:
+    import stoker
+
+    T = stoker.transforms
+    steps = T.Compose([T.RandomResizedCrop(SIDE), T.RandomHorizontalFlip()])
+    dataset = stoker.ImageFolder(folder, steps)
+    return stoker.DataLoader(dataset, BATCH, shuffle=True, drop_last=True, device="cuda", **keywords)
+
+
+def torch_photographs(folder: Path, workers: int) -> Any:
+    import torch
+    from torchvision.datasets import ImageFolder
+    from torchvision.io import ImageReadMode, decode_jpeg, read_file
+    from torchvision.transforms import v2
+
+    torch.set_num_threads(1)
+    steps = v2.Compose([v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()])
+    dataset = ImageFolder(str(folder), steps, loader=lambda path: decode_jpeg(read_file(path), mode=ImageReadMode.RGB))
+    return torch.utils.data.DataLoader(
+        dataset,
+        BATCH,
+        shuffle=True,
+        num_workers=workers,
+        pin_memory=True,
+        drop_last=True,
+        persistent_workers=True,
+        prefetch_factor=4,
+    )
+
+
+def side_stream(loader: Any) -> Iterator[Any]:
+    """The usual prefetcher, written correctly: one batch ahead on a stream of its own."""
+    import torch
+
+    stream, ahead = torch.cuda.Stream(), None
+    for batch in itertools.chain(loader, [None]):
+        there = None
+        if batch is not None:
+            with torch.cuda.stream(stream):
+                there = [one.to("cuda", non_blocking=True) for one in batch]
+        if ahead is not None:
+            yield ahead
+        if there is not None:
+            torch.cuda.current_stream().wait_stream(stream)
+            for one in there:
+                one.record_stream(torch.cuda.current_stream())
+        ahead = there
+
+
+# Parts.
+
+
+def bus(_: argparse.Namespace) -> dict[str, Any]:
+    import stoker
+    import torch
+
+    def rate(size: int, times: int) -> float:
+        here = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        there = torch.empty(size, dtype=torch.uint8, device="cuda")
+        found = []
+        for _ in range(times):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            there.copy_(here, non_blocking=True)
+            end.record()
+            torch.cuda.synchronize()
+            found.append(size / (begin.elapsed_time(end) / 1e3))
+        return statistics.median(found[2:])
+
+    limit = rate(1 << 30, 8)
+    size = BATCH * SIDE * SIDE * 3
+    found: dict[str, Any] = {"limit": limit, "limit_of_a_batch": rate(size, 30)}
+    with stoker.DataLoader(stoker.Synthetic(BATCH * 300, (SIDE, SIDE, 3)), BATCH, device="cuda") as loader:
+        begin = time.perf_counter()
+        for step, _ in enumerate(loader):
+            if step == 20:
+                torch.cuda.synchronize()
+                begin = time.perf_counter()
+        torch.cuda.synchronize()
+        wall = time.perf_counter() - begin
+        loader.close()
+        told = loader.stats()
+    found |= {"device": told["device"], "copies": told["device"]["bytes_per_s"], "loop": 279 * size / wall}
+    return found | {"ratio": found["copies"] / limit, "wait_share": told["client"]["wait_share"]}
+
+
+def cpu(_: argparse.Namespace) -> dict[str, Any]:
+    import numpy as np
+    import stoker
+    import torch
+
+    rows, size, workers = 2048, 64, 4
+    with tempfile.TemporaryDirectory(prefix="stoker-gpu-") as name:
+        x, y = Path(name) / "x.npy", Path(name) / "y.npy"
+        np.save(x, np.random.default_rng(0).integers(0, 256, (rows, SIDE, SIDE, 3), dtype=np.uint8))
+        np.save(y, np.arange(rows))
+
+        class Rows(torch.utils.data.Dataset[Any]):
+            def __init__(self) -> None:
+                self.x, self.y = np.load(x, mmap_mode="r"), np.load(y)
+
+            def __len__(self) -> int:
+                return rows
+
+            def __getitem__(self, number: int) -> Any:
+                return torch.from_numpy(self.x[number].copy()), int(self.y[number])
+
+        def spent(epochs: Callable[[], Iterator[Any]], number: int) -> tuple[float, float]:
+            """CPU and wall of a batch, in milliseconds."""
+            for _ in epochs():
+                pass
+            torch.cuda.synchronize()
+            wall, own, count = time.perf_counter(), time.process_time(), 0
+            for _ in range(number):
+                for _batch in epochs():
+                    count += 1
+            own, wall = time.process_time() - own, time.perf_counter() - wall
+            torch.cuda.synchronize()
+            return 1e3 * own / count, 1e3 * wall / count
+
+        dataset = stoker.NpyDataset(x=str(x), y=str(y)).to_tuple("x", "y")
+        with stoker.DataLoader(dataset, size, shuffle=True, num_workers=workers, device="cuda") as loader:
+            ours = spent(lambda: iter(loader), 12)
+        with stoker.DataLoader(dataset, size, shuffle=True, num_workers=workers) as loader:
+            here = spent(lambda: iter(loader), 12)
+        theirs = torch.utils.data.DataLoader(
+            Rows(), size, shuffle=True, num_workers=workers, pin_memory=True, persistent_workers=True
+        )
+
+        def moved() -> Iterator[Any]:
+            for batch in theirs:
+                yield [one.to("cuda", non_blocking=True) for one in batch]
+
+        torchs = spent(moved, 6)
+    return {
+        "batch": size,
+        "stoker_ms": ours[0],
+        "stoker_wall_ms": ours[1],
+        "stoker_without_device_ms": here[0],
+        "torch_ms": torchs[0],
+        "torch_wall_ms": torchs[1],
+        "ratio": ours[0] / torchs[0],
+        "against_without_device": ours[0] / here[0],
+    }
+
+
+class Model:
+    """ResNet-50 in bfloat16, channels_last."""
+
+    def __init__(self) -> None:
+        import torch
+        import torchvision
+
+        torch.backends.cudnn.benchmark = True
+        self.torch = torch
+        self.net = torchvision.models.resnet50().to("cuda", torch.bfloat16, memory_format=torch.channels_last)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.01, momentum=0.9)
+        shape = (1, 3, 1, 1)
+        self.mean = torch.tensor(MEAN, device="cuda", dtype=torch.bfloat16).mul_(255).view(shape)
+        self.std = torch.tensor(STD, device="cuda", dtype=torch.bfloat16).mul_(255).view(shape)
+
+    def step(self, images: Any, labels: Any) -> None:
+        torch = self.torch
+        x = images.to(torch.bfloat16, memory_format=torch.channels_last).sub_(self.mean).div_(self.std)
+        loss = torch.nn.functional.cross_entropy(self.net(x).float(), labels)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def run(self, batches: Iterator[Any], seconds: float, warm: int = 3) -> dict[str, float]:
+        """Images per second, and the share of the device's time between the end of a step and its next batch."""
+        torch, marks, count = self.torch, [], 0
+        begin = time.perf_counter()
+        for number, (images, labels) in enumerate(batches):
+            if number == warm:
+                torch.cuda.synchronize()
+                marks, count, begin = [], 0, time.perf_counter()
+            ready, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            ready.record()
+            self.step(images, labels)
+            end.record()
+            marks.append((ready, end))
+            count += len(images)
+            if number > warm + 4 and time.perf_counter() - begin > seconds:
+                break
+        torch.cuda.synchronize()
+        wall = time.perf_counter() - begin
+        gaps = sum(a[1].elapsed_time(b[0]) for a, b in itertools.pairwise(marks)) / 1e3
+        return {"rate": count / wall, "device_waits": gaps / wall, "batches": len(marks)}
+
+
+def staying() -> Iterator[Any]:
+    import torch
+
+    images = torch.randint(0, 256, (BATCH, SIDE, SIDE, 3), dtype=torch.uint8, device="cuda").permute(0, 3, 1, 2)
+    labels = torch.randint(0, 1000, (BATCH,), device="cuda")
+    return itertools.repeat((images, labels))
+
+
+def train(args: argparse.Namespace) -> dict[str, Any]:
+    import stoker
+    import torch
+
+    model = Model()
+    model.run(staying(), 1.0)
+    rounds = []
+    with photographs(args.data) as folder, stoker_photographs(folder) as loader:
+        made = stoker.DataLoader(stoker.Synthetic(BATCH * 1000, (SIDE, SIDE, 3)), BATCH, device="cuda")
+        zeros = torch.zeros(BATCH, dtype=torch.int64, device="cuda")
+
+        def synthetic() -> Iterator[Any]:
+            for (images,) in made:
+                yield (images if images.shape[1] == 3 else images.permute(0, 3, 1, 2)), zeros
+
+        def endless() -> Iterator[Any]:
+            while True:
+                yield from loader
+
+        photos = endless()
+        for number in range(args.rounds):
+            still = model.run(staying(), 3.0)
+            before = loader.stats()["client"]
+            ours = model.run(photos, 5.0)
+            after = loader.stats()["client"]
+            waits = sum(after[key] - before[key] for key in ("busy_s", "blocked_in_s"))
+            share = waits / max(waits + after["blocked_out_s"] - before["blocked_out_s"], 1e-9)
+            rounds.append({"staying": still, "photographs": ours, "client_wait_share": share})
+            if number == 0:
+                rounds[-1]["synthetic"] = model.run(synthetic(), 3.0)
+        told = loader.stats()
+        made.close()
+    ratio = statistics.median(one["photographs"]["rate"] / one["staying"]["rate"] for one in rounds)
+    waits = statistics.median(one["photographs"]["device_waits"] - one["staying"]["device_waits"] for one in rounds)
+    return {
+        "rounds": rounds,
+        "ratio": ratio,
+        "device_waits": waits,
+        "synthetic_ratio": rounds[0]["synthetic"]["rate"] / rounds[0]["staying"]["rate"],
+        "limiting": told["rates"].get("limiting"),
+        "device": told["device"],
+        "memory": torch.cuda.max_memory_reserved(),
+    }
+
+
+def first(args: argparse.Namespace) -> dict[str, Any]:
+    import torch
+
+    torch.zeros(1, device="cuda")
+    workers = min(8, len(os.sched_getaffinity(0)))
+    found: dict[str, list[float]] = {"stoker": [], "torch": []}
+    with photographs(args.data) as folder:
+        for number in range(4):
+            begin = time.perf_counter()
+            with stoker_photographs(folder, num_workers=workers) as loader:
+                images, _ = next(iter(loader))
+                torch.cuda.synchronize()
+                found["stoker"].append(time.perf_counter() - begin)
+            begin = time.perf_counter()
+            theirs = iter(torch_photographs(folder, workers))
+            images = next(theirs)[0].to("cuda", non_blocking=True)
+            torch.cuda.synchronize()
+            found["torch"].append(time.perf_counter() - begin)
+            del theirs
+            assert images.is_cuda, number
+    ours, torchs = (statistics.median(one[1:]) for one in found.values())
+    return {"workers": workers, "seconds": found, "stoker_s": ours, "torch_s": torchs, "ratio": ours / torchs}
+
+
+def two_cores(args: argparse.Namespace) -> dict[str, Any]:
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    os.sched_setaffinity(0, cores)
+    model = Model()
+    model.run(staying(), 0.5)
+    found: dict[str, Any] = {}
+    with photographs(args.data) as folder:
+        with stoker_photographs(folder) as loader:
+            found["stoker"] = model.run(iter(loader), 10.0)
+        for workers in (2, 1):
+            theirs = torch_photographs(folder, workers)
+            batches = side_stream(theirs)
+            found[f"torch, {workers} workers"] = model.run(batches, 10.0)
+            del batches, theirs
+    best = max(one["rate"] for name, one in found.items() if name != "stoker")
+    return {"cores": cores, **found, "ratio": found["stoker"]["rate"] / best}
+
+
+PARTS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], float]] = {  # and its seconds at most
+    "bus": (bus, 40.0),
+    "cpu": (cpu, 60.0),
+    "train": (train, 80.0),
+    "first": (first, 50.0),
+    "two_cores": (two_cores, 75.0),
+}
+
+
+def measured(name: str, args: argparse.Namespace, seconds: float) -> dict[str, Any]:
+    """What a part says, in a process of its own."""
+    command = [sys.executable, "-m", "bench.gpu", "--part", name, "--rounds", str(args.rounds)]
+    command += [] if args.data is None else ["--data", str(args.data)]
+    begin = time.perf_counter()
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired as late:
+        said = late.stderr.decode(errors="replace") if isinstance(late.stderr, bytes) else late.stderr or ""
+        return {"error": f"it took longer than {seconds:.0f} s", "said": said[-2000:]}
+    if done.returncode:
+        return {"error": f"it ended with {done.returncode}", "said": (done.stdout + done.stderr)[-4000:]}
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return {**found, "took": time.perf_counter() - begin, "said": done.stderr[-1000:]}
+
+
+def figures(parts: dict[str, Any]) -> dict[str, Any]:
+    out = {}
+    for name, (part, key, limit, way) in FIGURES.items():
+        value = parts.get(part, {}).get(key)
+        reached = None if value is None else (value >= limit if way == "high" else value <= limit)
+        out[name] = {"value": value, "limit": limit, "better": way, "reached": reached}
+    return out
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.gpu", description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, help="a folder of JPEGs in classes")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results" / "gpu.json")
+    parser.add_argument("--rounds", type=int, default=2, help="of train")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for all of it")
+    parser.add_argument("--only", nargs="+", choices=PARTS)
+    parser.add_argument("--part", choices=PARTS, help="this one, in this process")
+    args = parser.parse_args()
+    if args.part:
+        print(json.dumps(PARTS[args.part][0](args)))
+        return 0
+    sys.path.insert(0, str(ROOT / "tools"))
+    from gpu_tests import machine  # type: ignore[import-not-found]
+
+    begin = time.perf_counter()
+    document: dict[str, Any] = {"question": "batches on a GPU", "machine": machine(), "parts": {}}
+    for name in args.only or PARTS:
+        left = args.limit - (time.perf_counter() - begin)
+        if left < 10.0:
+            document["parts"][name] = {"error": "not measured: the time was over"}
+        else:
+            document["parts"][name] = measured(name, args, min(PARTS[name][1], left))
+        document["figures"] = figures(document["parts"])
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps(document, indent=1) + "\n")
+        print(name, json.dumps(document["parts"][name])[:1500], flush=True)
+    for name, one in document["figures"].items():
+        value = "not measured" if one["value"] is None else f"{one['value']:.3f}"
+        print(f"{name:55} {value:>14}  (must: {one['better']}, {one['limit']})")
+    return 0 if all(one["reached"] for one in document["figures"].values()) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,463 @@
+"""device="cuda" on a real device. Nothing here is skipped: where there is no device, nothing is collected
+(`make test`), or the run fails (`make gpu-test`).
+
+A slot is poisoned when it is returned, so that a copy that reads it too late shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import platform
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import stoker
+from stoker import _cuda, _device
+
+pytestmark = pytest.mark.gpu
+
+ROWS, SIDE, BATCH = 96, 224, 16
+CUDA = torch.device("cuda", 0)
+cuda: Any = torch.cuda  # parts of it have no types
+
+
+@pytest.fixture(autouse=True)
+def _poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOKER_POISON", "1")
+
+
+def row(number: int) -> Any:
+    """A sample of which every byte is known."""
+    flat = np.arange(SIDE * SIDE * 3, dtype=np.uint32) * np.uint32(2 * number + 1) + np.uint32(number)
+    return (flat >> 3).astype(np.uint8).reshape(SIDE, SIDE, 3)
+
+
+class Rows(torch.utils.data.Dataset[Any]):
+    """The same, made by Python."""
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, number: int) -> Any:
+        return {"x": torch.from_numpy(row(number)), "y": number, "name": f"s{number}"}
+
+
+@pytest.fixture(scope="module")
+def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("arrays")
+    np.save(root / "x.npy", np.stack([row(number) for number in range(ROWS)]))
+    np.save(root / "y.npy", np.arange(ROWS, dtype=np.int64))
+    np.save(root / "t.npy", np.arange(ROWS * 64, dtype=np.int32).reshape(ROWS, 64))
+    return root
+
+
+def loader(root: Path, **keywords: Any) -> stoker.DataLoader[Any]:
+    dataset = stoker.NpyDataset(x=str(root / "x.npy"), y=str(root / "y.npy")).to_tuple("x", "y")
+    return stoker.DataLoader(dataset, **{"batch_size": BATCH, "shuffle": True, "seed": 3, "device": "cuda", **keywords})
+
+
+@pytest.fixture(scope="module")
+def truth() -> torch.Tensor:
+    """All samples, on the device."""
+    return torch.from_numpy(np.stack([row(number) for number in range(ROWS)])).to(CUDA)
+
+
+def wrong(batch: Any, truth: torch.Tensor) -> Any:
+    """How many bytes of a batch are wrong: a number on the device, so that nobody waits for it. Only the batch's own
+    memory says which samples it should have."""
+    x, y = (batch["x"], batch["y"]) if isinstance(batch, dict) else (batch[0], batch[1])
+    return (truth[y] != x).sum() + (~batch.valid).sum()
+
+
+def busy(milliseconds: float = 5.0) -> None:
+    """Keeps the current stream busy."""
+    cuda._sleep(int(milliseconds * 1e6))
+
+
+def test_what_this_machine_is(record_property: Any) -> None:
+    free, total = torch.cuda.mem_get_info()
+    facts = {
+        "device": torch.cuda.get_device_name(0),
+        "driver": _driver(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory": [free, total],
+    }
+    print(json.dumps(facts))
+    for name, value in facts.items():
+        record_property(name, value)
+    assert total > 0
+
+
+def _driver() -> str:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
+    return ""
+
+
+def test_slots_can_be_pinned_in_place() -> None:
+    """cuMemHostRegister of a shared mapping, which is what a slot is; a second call, a refusal, and none pending."""
+    import ctypes
+    import mmap
+
+    port = _cuda.Port(0)
+    fd = os.memfd_create("slot")
+    os.ftruncate(fd, 1 << 22)
+    memory = mmap.mmap(fd, 1 << 22)
+    os.close(fd)
+    root = (ctypes.c_ubyte * (1 << 22)).from_buffer(memory)
+    address = ctypes.addressof(root)
+    assert port.register(address, 1 << 22)
+    assert not port.register(address, 1 << 22)  # somebody else has done it
+    here = torch.frombuffer(root, dtype=torch.uint8)
+    assert here.is_pinned()
+    here.fill_(7)
+    with port.copying():
+        there = port.empty(1 << 22)
+        port.copy(there, here)
+        end = port.mark()
+    port.finish(end)
+    assert int(there.sum()) == 7 << 22
+    port.unregister(address)
+    assert not here.is_pinned()
+    with pytest.raises(_cuda.Refused, match="CUDA_ERROR"):
+        port.register(0x1000, 4096)
+    torch.cuda.synchronize()
+    assert int(torch.ones(3, device=CUDA).sum()) == 3  # nothing is pending
+
+
+@pytest.mark.parametrize("keep", ["dropped at once", "kept"])
+@pytest.mark.parametrize("stream", ["default", "own"])
+def test_every_byte_arrives_while_the_stream_is_busy(arrays: Path, truth: torch.Tensor, keep: str, stream: str) -> None:
+    """The loop is far ahead of its stream: batches are read long after the loop has dropped them."""
+    own = cuda.Stream() if stream == "own" else torch.cuda.current_stream()
+    own.wait_stream(torch.cuda.current_stream())
+    found, kept, ids = [], [], []
+    with torch.cuda.stream(own), loader(arrays) as batches:
+        for _ in range(4):
+            for batch in batches:
+                assert batch[0].device == batch[1].device == batch.valid.device == CUDA
+                assert batch.ids.device.type == "cpu"
+                busy(3.0)
+                found.append(wrong(batch, truth))
+                ids += batch.ids.tolist()
+                if keep == "kept":
+                    kept.append((batch[0][1:3], batch[1][1:3]))
+                del batch
+        found += [(truth[y] != x).sum() for x, y in kept]
+        assert sum(int(one) for one in found) == 0
+        assert sorted(ids) == sorted(4 * list(range(ROWS)))
+        told = batches.stats()["device"]
+        print("device:", json.dumps(told))
+        assert told["copies"] > 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_of_python(truth: torch.Tensor, workers: int) -> None:
+    with stoker.DataLoader(Rows(), BATCH, num_workers=workers, device="cuda") as batches:
+        found = []
+        for batch in batches:
+            busy(2.0)
+            found.append(wrong(batch, truth))
+            assert batch["name"] == [f"s{number}" for number in batch.ids.tolist()]
+            del batch
+        assert sum(int(one) for one in found) == 0
+
+
+def test_two_loaders_at_once(arrays: Path, truth: torch.Tensor) -> None:
+    with loader(arrays) as one, loader(arrays, seed=9, batch_size=8) as two:
+        found = []
+        for a, b in zip(one, two, strict=False):
+            busy(2.0)
+            found += [wrong(a, truth), wrong(b, truth)]
+            del a, b
+        assert sum(int(x) for x in found) == 0
+
+
+def test_photographs(tmp_path: Path) -> None:
+    """The photographs that come with the sources, as batches of pixels and as normalised floats."""
+    photos = sorted((Path(__file__).resolve().parents[3] / "testdata" / "photos").glob("*.jpg"))
+    for number, photo in enumerate(photos * 3):
+        (tmp_path / f"class{number % 3}").mkdir(exist_ok=True)
+        (tmp_path / f"class{number % 3}" / f"{number}.jpg").symlink_to(photo)
+    T = stoker.transforms
+    for transform in (
+        T.CenterCrop(224),
+        T.Compose([T.RandomResizedCrop(224), T.ToTensor(), T.Normalize([0.5] * 3, [0.25] * 3)]),
+    ):
+        dataset = stoker.ImageFolder(tmp_path, transform)
+        with (
+            stoker.DataLoader(dataset, 4, seed=2) as plain,
+            stoker.DataLoader(dataset, 4, seed=2, device="cuda") as gpu,
+        ):
+            for here, there in zip(plain, gpu, strict=True):
+                assert there[0].stride() == here[0].stride()
+                assert torch.equal(there[0].cpu(), here[0])
+                assert torch.equal(there[1].cpu(), here[1])
+
+
+def test_a_bundle_of_small_batches(arrays: Path) -> None:
+    dataset = stoker.NpyDataset(str(arrays / "t.npy"))
+    with stoker.DataLoader(dataset, 2, device="cuda") as batches:
+        for step, batch in enumerate(batches):
+            expected = torch.arange(step * 128, step * 128 + 128, dtype=torch.int32).view(2, 64)
+            assert torch.equal(batch.cpu(), expected)
+        told = batches.stats()["device"]
+        assert told["copies"] < ROWS // 2
+
+
+def test_next_does_not_wait_for_the_device(arrays: Path) -> None:
+    """The loop's stream is busy for a second; the loop gets all its batches meanwhile."""
+    with loader(arrays) as batches:
+        kept = list(batches)  # memory and slots are there
+        del kept
+        torch.cuda.synchronize()
+        busy(1500.0)
+        event = cuda.Event()
+        event.record()
+        rows = sum(len(batch.ids) for batch in batches)
+        assert rows == ROWS
+        assert not event.query(), "next() waited for the loop's stream"
+        torch.cuda.synchronize()
+
+
+def test_state_and_resume(arrays: Path) -> None:
+    with loader(arrays, device=None) as plain, loader(arrays) as gpu:
+        for here, there in zip(plain, gpu, strict=True):
+            assert there.ids.tolist() == here.ids.tolist() == there[1].tolist()
+            assert gpu.state_dict() == plain.state_dict()
+            if here.step == 2:
+                state = gpu.state_dict()
+        plain.load_state_dict(state)
+        gpu.load_state_dict(state)
+        assert [batch.ids.tolist() for batch in gpu] == [batch.ids.tolist() for batch in plain]
+
+
+def test_breaks_and_exceptions(arrays: Path, truth: torch.Tensor) -> None:
+    with loader(arrays) as batches:
+        found = []
+        for number in range(30):
+            with contextlib.suppress(ZeroDivisionError):
+                for step, batch in enumerate(batches):
+                    busy(0.5)
+                    found.append(wrong(batch, truth))
+                    if step == number % 4:
+                        if number % 2:
+                            raise ZeroDivisionError
+                        break
+        del batch
+        assert sum(int(one) for one in found) == 0
+        gc.collect()
+        _device.settle()
+        for _ in range(100):
+            if not batches.stats()["leased"]:
+                break
+            time.sleep(0.02)
+        assert batches.stats()["leased"] == 0
+
+
+def test_moves_leave_a_batch_that_is_there(arrays: Path) -> None:
+    with loader(arrays) as batches:
+        batch = next(iter(batches))
+        for moved in (batch.to("cuda"), batch.to(CUDA, non_blocking=True)):
+            assert type(moved) is type(batch)
+            assert moved[0] is batch[0]
+            assert moved[1] is batch[1]
+            assert moved.ids is batch.ids
+
+
+def test_memory_is_flat(arrays: Path) -> None:
+    with loader(arrays) as batches:
+        seen, pinned = [], []
+        for epoch in range(50):
+            for batch in batches:
+                del batch
+            torch.cuda.synchronize()
+            if epoch >= 10:
+                seen.append(torch.cuda.memory_reserved())
+                pinned.append(len(_device._devices[0].pins._pins))
+        print("reserved:", seen[0], seen[-1], "pinned slots:", pinned[0], pinned[-1])
+        assert seen[-1] <= seen[0] + (64 << 20)
+        assert max(pinned) <= 32
+
+
+def test_no_memory_on_the_device() -> None:
+    with stoker.DataLoader(stoker.Synthetic(1024, (SIDE, SIDE, 3)), 128, device="cuda") as batches:
+        iterator = iter(batches)
+        held = [next(iterator)]
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        _, total = torch.cuda.mem_get_info()
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (1 << 20)) / total)
+        try:
+            with pytest.raises(stoker.ResourceError, match="no memory on cuda:0") as caught:
+                while True:
+                    held.append(next(iterator))
+            assert isinstance(caught.value.__cause__, torch.cuda.OutOfMemoryError)
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        got = [number for batch in held for number in batch.ids.tolist()]
+        held.clear()
+        got += [number for batch in iterator for number in batch.ids.tolist()]
+        assert got == list(range(1024))
+
+
+def test_next_in_a_capture_is_an_error(arrays: Path) -> None:
+    with loader(arrays) as batches:
+        iterator = iter(batches)
+        batch = next(iterator)
+        static = torch.empty_like(batch[0])
+        graph = torch.cuda.CUDAGraph()
+        abandoned = iter(batches)
+        next(abandoned)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            total = static.float().mean()
+            with pytest.raises(stoker.ConfigError, match="captured"):
+                next(iterator)
+            del abandoned
+            gc.collect()
+        for batch in iterator:
+            static.copy_(batch[0])
+            graph.replay()
+            assert float(total) == pytest.approx(float(batch[0].float().mean()), rel=1e-4)
+
+
+def test_a_graph_over_static_buffers(arrays: Path, truth: torch.Tensor) -> None:
+    """Captured over the first batch, it runs over all of them, in several epochs."""
+    with loader(arrays, static_buffers=True, drop_last=True) as batches:
+        graph, found = torch.cuda.CUDAGraph(), []
+        total = None
+        for _ in range(3):
+            for batch in batches:
+                x, y = batch
+                if total is None:
+                    warm = cuda.Stream()
+                    warm.wait_stream(torch.cuda.current_stream())
+                    with torch.cuda.stream(warm):
+                        (x.float().sum((1, 2, 3)) + y).sum()
+                    torch.cuda.current_stream().wait_stream(warm)
+                    with torch.cuda.graph(graph):
+                        total = (x.float().sum((1, 2, 3)) + y).sum()
+                graph.replay()
+                found.append((total.clone(), (truth[batch.ids.to(CUDA)].float().sum((1, 2, 3)) + y).sum()))
+        for got, expected in found:
+            assert float(got) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_wrappers(truth: torch.Tensor) -> None:
+    for pin in (False, True):
+        theirs = torch.utils.data.DataLoader(Rows(), BATCH, num_workers=2, pin_memory=pin)
+        for wrap in (stoker.PrefetchLoader, stoker.CUDAPrefetcher):
+            found, ids = [], []
+            for batch in wrap(theirs, "cuda"):
+                busy(1.0)
+                found.append((truth[batch["y"]] != batch["x"]).sum())
+                ids.append(batch["y"])
+                del batch
+            assert sum(int(one) for one in found) == 0
+            assert torch.cat(ids).tolist() == list(range(ROWS))
+
+
+def test_wrappers_of_our_loader(arrays: Path, truth: torch.Tensor) -> None:
+    with loader(arrays, device=None) as plain:
+        found = []
+        for batch in stoker.PrefetchLoader(plain, CUDA):
+            busy(1.0)
+            found.append(wrong(batch, truth))
+        assert sum(int(one) for one in found) == 0
+
+
+def test_bad_devices() -> None:
+    dataset = stoker.Synthetic(8, (4, 4, 3))
+    with pytest.raises(stoker.ConfigError, match=r"cuda:0 \(.+\)"):
+        stoker.DataLoader(dataset, 2, device=f"cuda:{torch.cuda.device_count()}")
+    with pytest.raises(stoker.ConfigError, match="output is 'numpy'"):
+        stoker.DataLoader(dataset, 2, device="cuda", output="numpy")
+
+
+@pytest.mark.parametrize("how", ["falls off the end", "keeps iterators", "raises"])
+def test_a_process_ends_with_copies_in_flight(arrays: Path, how: str) -> None:
+    script = f"""
+    import stoker, torch
+    loader = stoker.DataLoader(stoker.NpyDataset({str(arrays / "x.npy")!r}), 16, device="cuda")
+    batches = iter(loader)
+    next(batches)
+    torch.cuda._sleep(int(2e8))
+    next(batches)
+    print("reached", flush=True)
+    if {how == "raises"}:
+        raise SystemExit(3)
+    if {how == "falls off the end"}:
+        del batches
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "reached" in done.stdout, done.stderr
+    assert done.returncode == (3 if how == "raises" else 0), done.stderr
+    assert "Error" not in done.stderr, done.stderr
+
+
+def test_the_engine_is_killed(arrays: Path, truth: torch.Tensor) -> None:
+    import signal
+
+    from stoker import _engines
+
+    with loader(arrays, batch_size=8) as batches:
+        found, ids = [], []
+        for step, batch in enumerate(batches):
+            busy(1.0)
+            found.append(wrong(batch, truth))
+            ids += batch.ids.tolist()
+            if step == 3:
+                os.kill(_engines.client().engine().pid, signal.SIGKILL)
+        assert sum(int(one) for one in found) == 0
+        assert sorted(ids) == list(range(ROWS))
+
+
+def test_lightning_and_accelerate(arrays: Path) -> None:
+    """Their moves leave batches as they are. Each is tried where it is installed."""
+    tried = []
+    with contextlib.suppress(ImportError):
+        from accelerate import Accelerator
+
+        with loader(arrays) as batches:
+            prepared = Accelerator().prepare(batches)
+            for batch in prepared:
+                assert batch[0].device == CUDA
+            tried.append("accelerate")
+    with contextlib.suppress(ImportError):
+        from lightning.fabric.utilities.apply_func import move_data_to_device  # type: ignore[import-not-found]
+
+        with loader(arrays) as batches:
+            batch = next(iter(batches))
+            assert move_data_to_device(batch, CUDA)[0] is batch[0]
+            tried.append("lightning")
+    print("tried:", tried)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    gc.collect()
+    torch.cuda.synchronize()
+    _device.settle()
+    for copies in _device._devices.values():
+        assert copies._flights == []
+        assert copies._lost == []

@@ -1,0 +1,277 @@
+"""A device that can be wrong: it stands for stoker._cuda in tests, where there is no GPU.
+
+Nothing happens on it before its clock is advanced: copies, events and what the loop's streams read are queued, and
+``advance`` carries out one after the other, in any order that the events allow. Its allocator hands freed memory out
+again at once, unless the memory was recorded on a stream that is still busy, and fills it with POISON first. A copy is
+of addresses: it reads what is there when it is carried out. So a slot that is returned too early, a read before the
+wait, or a missing record gives wrong bytes, every time. The device may fail to pin, have no memory, and be lost.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from stoker import _cuda, _device
+
+POISON = 0x5A
+UNIT = 512  # bytes that memory is handed out by
+
+
+class Full(RuntimeError):
+    """Stands for torch's OutOfMemoryError."""
+
+
+class Lost(RuntimeError):
+    """Stands for CUDA's error."""
+
+
+class Event:
+    def __init__(self) -> None:
+        self.passed = False
+
+
+class _Block:
+    """Memory there: an address, and the streams on which it was recorded."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.address, self.size = address, size
+        self.streams: set[str] = set()
+        self.busy: list[Event] = []  # after which it is free
+
+
+class Device:
+    """Has the methods of stoker._cuda.Port."""
+
+    name = "cuda:0"
+
+    def __init__(self, memory: int = 1 << 26, seed: int = 0) -> None:
+        self.device = torch.device("cpu")
+        self.stream = "loop"  # the current one
+        self.refuses = ""  # why it does not pin memory
+        self.room = memory  # bytes that may be in use
+        self.lost = self.records = False
+        self.pins: dict[int, int] = {}
+        self.unpinned = 0
+        self.waits = 0  # of the host
+        self.copied = 0  # bytes
+        self.mistakes: list[str] = []  # what the clients of the device did wrong
+        self._arena = (ctypes.c_ubyte * memory)()
+        self._base = ctypes.addressof(self._arena)
+        self._next = 0
+        self._free: dict[int, list[_Block]] = {}
+        self._later: list[_Block] = []  # freed, and still busy
+        self._blocks: dict[int, _Block] = {}  # in use, by address
+        self._used = 0
+        self._queues: dict[str, deque[Any]] = {"copies": deque(), "loop": deque()}
+        self._random = random.Random(seed)
+
+    # The clock.
+
+    def advance(self, steps: int = 1) -> int:
+        """Carries out up to so many operations; returns how many there were."""
+        for step in range(steps):
+            able = [name for name, queue in self._queues.items() if queue and self._ready(queue[0])]
+            if not able:
+                return step
+            queue = self._queues[self._random.choice(able)]
+            queue.popleft()()
+        return steps
+
+    def drain(self) -> None:
+        while self.advance():
+            pass
+
+    def _ready(self, operation: Any) -> bool:
+        event = getattr(operation, "event", None)
+        return event is None or bool(event.passed)
+
+    def _put(self, stream: str, operation: Callable[[], Any]) -> None:
+        self._alive()
+        self._queues.setdefault(stream, deque()).append(operation)
+
+    def _alive(self) -> None:
+        if self.lost:
+            raise Lost("CUDA error: the device fell off the bus")
+
+    def read(self, tensor: Any, expected: bytes, what: str, stream: str = "") -> None:
+        """The loop's current stream, or another, reads a tensor, and finds these bytes or notes a mistake."""
+        address, size = tensor.data_ptr(), len(expected)
+
+        def look() -> None:
+            found = ctypes.string_at(address, size)
+            if found != expected:
+                wrong = sum(a != b for a, b in zip(found, expected, strict=True))
+                poison = found.count(POISON) + found.count(0xA5)
+                self.mistakes.append(f"{what}: {wrong} of {size} bytes are wrong, {poison} of them look like poison")
+
+        self._put(stream or self.stream, look)
+
+    # Memory.
+
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        with torch.no_grad():
+            yield
+
+    def empty(self, size: int) -> Any:
+        self._alive()
+        size = -(-size // UNIT) * UNIT
+        self._settle()
+        if self._used + size > self.room:
+            raise Full(f"tried to allocate {size} bytes")
+        free = self._free.get(size)
+        if free:
+            block = free.pop()
+        else:
+            if self._next + size > len(self._arena):
+                raise Full(f"tried to allocate {size} bytes of a new kind")
+            block = _Block(self._base + self._next, size)
+            self._next += size
+        self._used += size
+        self._blocks[block.address] = block
+        ctypes.memset(block.address, POISON, size)
+        root = (ctypes.c_ubyte * size).from_address(block.address)
+        weakref.finalize(root, self._freed, block).atexit = False
+        return torch.frombuffer(root, dtype=torch.uint8)
+
+    def _freed(self, block: _Block) -> None:
+        del self._blocks[block.address]
+        for stream in block.streams:
+            event = Event()
+            block.busy.append(event)
+            self._queues.setdefault(stream, deque()).append(lambda event=event: setattr(event, "passed", True))
+        block.streams.clear()
+        self._later.append(block)
+        self._settle()
+
+    def _settle(self) -> None:
+        for block in list(self._later):
+            if all(event.passed for event in block.busy):
+                self._later.remove(block)
+                block.busy.clear()
+                self._used -= block.size
+                self._free.setdefault(block.size, []).append(block)
+
+    @property
+    def in_use(self) -> int:
+        """Bytes that are in use, or freed and still busy."""
+        self._settle()
+        return self._used
+
+    def pinned(self, size: int) -> Any:
+        return torch.empty(size, dtype=torch.uint8)
+
+    def copy(self, there: Any, here: Any) -> None:
+        to, at, size = there.data_ptr(), here.data_ptr(), here.numel()
+        self.copied += size
+
+        def copy() -> None:
+            ctypes.memmove(to, at, size)
+
+        self._put("copies", copy)
+
+    def is_pinned(self, tensor: Any) -> bool:
+        return False
+
+    def is_there(self, tensor: Any) -> bool:
+        at: int = tensor.data_ptr()
+        return self._base <= at < self._base + len(self._arena)
+
+    def move(self, value: Any) -> Any:
+        return value.to(torch.float64) if isinstance(value, torch.Tensor) else value.to("cpu")
+
+    def full(self, error: BaseException) -> bool:
+        return isinstance(error, Full)
+
+    # Order.
+
+    def mark(self) -> Event:
+        return self._mark("copies")
+
+    def mark_loop(self) -> Event:
+        return self._mark(self.stream)
+
+    def _mark(self, stream: str) -> Event:
+        event = Event()
+        self._put(stream, lambda: setattr(event, "passed", True))
+        return event
+
+    def wait(self, event: Event) -> None:
+        def nothing() -> None:
+            pass
+
+        nothing.event = event  # type: ignore[attr-defined]
+        self._put(self.stream, nothing)
+
+    def used(self, tensor: Any) -> None:
+        self._blocks[tensor.data_ptr()].streams.add(self.stream)
+
+    def done(self, event: Event) -> bool:
+        self._alive()
+        self._recording()
+        return event.passed
+
+    def finish(self, event: Event) -> None:
+        self._alive()
+        self._recording()
+        self.waits += 1
+        while not event.passed:
+            assert self.advance(), "an event that never passes is waited for"
+
+    def seconds(self, begin: Event, end: Event) -> float:
+        return 0.001
+
+    def capturing(self) -> bool:
+        return self.records
+
+    def _recording(self) -> None:
+        if self.records:
+            self.mistakes.append("an event was queried while a graph was recorded")
+
+    # Pinning.
+
+    def register(self, address: int, size: int) -> bool:
+        self._recording()
+        if self.refuses:
+            raise _cuda.Refused(self.refuses)
+        if address in self.pins:
+            self.mistakes.append("memory was pinned twice")
+        self.pins[address] = size
+        ctypes.string_at(address + size - 1, 1)  # it is mapped
+        return True
+
+    def unregister(self, address: int) -> None:
+        self._recording()
+        size = self.pins.pop(address)
+        ctypes.string_at(address, 1)  # it still is
+        ctypes.string_at(address + size - 1, 1)
+        self.unpinned += 1
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+    """A device in the place of CUDA. At the end its clients have done nothing wrong, and hold nothing."""
+    found = Device()
+    install(monkeypatch, found)
+    yield found
+    found.records = False
+    found.drain()
+    assert found.mistakes == [], found.mistakes[:5]
+
+
+def install(monkeypatch: pytest.MonkeyPatch, port: Any) -> None:
+    """From now on, batches that go to "cuda" go to this device."""
+    monkeypatch.setattr(_cuda, "lacking", lambda number: None)
+    monkeypatch.setattr(_cuda, "current", lambda: 0)
+    monkeypatch.setattr(_cuda, "another_ranks", lambda number: None)
+    monkeypatch.setattr(_cuda, "Port", lambda number: port)
+    monkeypatch.setattr(_device, "_devices", {})
