@@ -369,13 +369,19 @@ def measured(name: str, args: argparse.Namespace, seconds: float) -> dict[str, A
     return {**found, "took": time.perf_counter() - begin, "said": done.stderr[-1000:]}
 
 
-def figures(parts: dict[str, Any]) -> dict[str, Any]:
-    out = {}
+def concluded(parts: dict[str, Any]) -> dict[str, Any]:
+    """What was to be reached, and what was measured, as in every result."""
+    gates = []
     for name, (part, key, limit, way) in FIGURES.items():
         value = parts.get(part, {}).get(key)
         reached = None if value is None else (value >= limit if way == "high" else value <= limit)
-        out[name] = {"value": value, "limit": limit, "better": way, "reached": reached}
-    return out
+        gates.append({"what": name, "value": value, "limit": limit, "better": way, "reached": reached})
+    return {
+        "gates": gates,
+        "figures": {one["what"]: one["value"] for one in gates if one["value"] is not None},
+        "disturbed": {"most": None, "note": "not measured: ratios are of one run on one machine"},
+        "doubts": [f"{name}: {part['error']}" for name, part in parts.items() if "error" in part],
+    }
 
 
 def main() -> int:
@@ -401,14 +407,14 @@ def main() -> int:
             document["parts"][name] = {"error": "not measured: the time was over"}
         else:
             document["parts"][name] = measured(name, args, min(PARTS[name][1], left))
-        document["figures"] = figures(document["parts"])
+        document |= concluded(document["parts"])
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(json.dumps(document, indent=1) + "\n")
         print(name, json.dumps(document["parts"][name])[:1500], flush=True)
-    for name, one in document["figures"].items():
+    for one in document["gates"]:
         value = "not measured" if one["value"] is None else f"{one['value']:.3f}"
-        print(f"{name:55} {value:>14}  (must: {one['better']}, {one['limit']})")
-    return 0 if all(one["reached"] for one in document["figures"].values()) else 1
+        print(f"{one['what']:55} {value:>14}  (must: {one['better']}, {one['limit']})")
+    return 0 if all(one["reached"] for one in document["gates"]) else 1
 
 
 if __name__ == "__main__":

@@ -31,11 +31,20 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def processor() -> str:
+    """The model of the processor."""
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
 def machine() -> dict[str, Any]:
     """What the tests run on."""
     found: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
+        "cpu": processor(),
         "python": platform.python_version(),
         "cores": len(os.sched_getaffinity(0)),
     }
@@ -62,10 +71,17 @@ class Notes:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.found: dict[str, Any] = {"machine": machine(), "tests": {}, "status": None}
+        self.found: dict[str, Any] = {
+            **{"question": "the tests of a GPU", "machine": machine(), "status": None},
+            **{"gates": [], "figures": {}, "doubts": []},
+            "disturbed": {"most": None, "note": "not measured: tests do not depend on the time"},
+            "tests": {},
+        }
         self.write()
 
     def write(self) -> None:
+        outcomes = [one["outcome"] for one in self.found["tests"].values()]
+        self.found["figures"] = {one: outcomes.count(one) for one in ("passed", "failed", "skipped")}
         self.out.write_text(json.dumps(self.found, indent=1) + "\n")
 
     def pytest_runtest_logreport(self, report: Any) -> None:
