@@ -15,11 +15,21 @@ import (
 // Every Error passes through it when it is written, because the causes of errors come
 // from libraries that quote URLs.
 func Shown(text string) string {
-	if !strings.Contains(text, "://") && !strings.Contains(text, "AccountKey=") {
+	marked := text
+	if strings.Contains(text, ":/") {
+		marked = lost.ReplaceAllString(text, "$1$2"+mark+"://$3")
+	}
+	if !strings.Contains(marked, "://") && !strings.Contains(text, "AccountKey=") {
 		return text
 	}
-	return withoutQueries(withoutUsers(text))
+	return strings.ReplaceAll(withoutQueries(withoutUsers(marked)), mark+"://", ":/")
 }
+
+// lost is the beginning of a URL that has lost a slash, as Python's Path writes it. While it is
+// cleaned, mark is where the slash was.
+var lost = regexp.MustCompile(`(?i)(^|[^A-Za-z0-9+.-])(s3|gs|gcs|az|azure|abfss?|https?|hf):/([^/])`)
+
+const mark = "\x00"
 
 // ShownWords is a command line that may be shown and stored: names as Shown, and without
 // the values of flags that are called key, token, password or secret.
@@ -54,7 +64,7 @@ func withoutUsers(text string) string {
 			out.WriteString(text)
 			return out.String()
 		}
-		scheme := strings.ToLower(text[:i])
+		scheme := strings.TrimSuffix(strings.ToLower(text[:i]), mark)
 		i += len("://")
 		out.WriteString(text[:i])
 		text = text[i:]

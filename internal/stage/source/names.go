@@ -200,12 +200,8 @@ func Shown(name string) string {
 	if list, is := strings.CutPrefix(name, "@"); is && list != "" && list[0] != '@' { // of names
 		return "@" + Shown(list)
 	}
-	if SchemeOf(name) != "" {
+	if SchemeOf(name) != "" || Unslashed(name) != "" {
 		return errs.Shown(name)
-	}
-	if url := Unslashed(name); url != "" {
-		before := strings.Index(name, ":/") - strings.Index(url, "://")
-		return name[:before] + strings.Replace(errs.Shown(url), "://", ":/", 1)
 	}
 	return name
 }

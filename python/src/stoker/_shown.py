@@ -9,7 +9,9 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 _PARAMETER = re.compile(r"([?&;#]|\\u0026)([A-Za-z0-9_.%~-]+)=([^&;#\s\"'<>\\]*)")
-_UNSLASHED = re.compile(r"(?i)((?:.*?/)?(?:s3|gcs|gs|az|azure|abfss?|https?|hf)):/(?=[^/])", re.DOTALL)
+# The beginning of a URL that has lost a slash, as a pathlib.Path writes it. While it is cleaned, _MARK is where it was.
+_LOST = re.compile(r"(?i)(^|[^A-Za-z0-9+.-])(s3|gs|gcs|az|azure|abfss?|https?|hf):/([^/])")
+_MARK = "\0"
 _END = re.compile(r"[/?# \t\r\n\"'<>]")
 _SPACE = re.compile(r"[ \t\r\n\"'<>]")
 _PARTS = (
@@ -29,21 +31,18 @@ _BESIDE_SIGNATURE = frozenset(("expires", "policy", "ossexpires"))
 
 
 def shown(name: str) -> str:
-    """A name as it may be shown and stored: without signatures and tokens in its query, without user and password.
-
-    A URL that was a ``pathlib.Path`` has lost a slash, and may have secrets too.
-    """
-    if re.match(r"@?[A-Za-z][A-Za-z0-9+.-]*://", name):
-        return shown_text(name)
-    lost = _UNSLASHED.match(name)
-    if lost and ":/" not in lost[1]:
-        return shown_text(f"{lost[1]}://{name[lost.end() :]}").replace("://", ":/", 1)
-    return name
+    """A name as it may be shown and stored: without signatures and tokens in its query, without user and password."""
+    lost = _LOST.search(name)
+    is_lost = lost is not None and lost[1] in ("", "/") and ":/" not in name[: lost.start(2)]
+    return shown_text(name) if is_lost or re.match(r"@?[A-Za-z][A-Za-z0-9+.-]*://", name) else name
 
 
 def shown_text(text: str) -> str:
     """A text with names in it, without their secrets."""
-    return _without_queries(_without_users(text)) if "://" in text or "AccountKey=" in text else text
+    marked = _LOST.sub(rf"\1\2{_MARK}://\3", text) if ":/" in text else text
+    if "://" not in marked and "AccountKey=" not in text:
+        return text
+    return _without_queries(_without_users(marked)).replace(f"{_MARK}://", ":/")
 
 
 def shown_all(names: Any) -> Any:
@@ -63,7 +62,7 @@ def _without_users(text: str) -> str:
         out += before + slashes
         if not slashes:
             return out
-        scheme = before.lower()
+        scheme = before.lower().removesuffix(_MARK)
         end = _END.search(text)
         host = text[: end.start()] if end else text
         user, at, _ = host.rpartition("@")
