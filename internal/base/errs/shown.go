@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Shown is a name, or a text with names in it, as it may be shown and stored: without
@@ -17,7 +18,7 @@ import (
 func Shown(text string) string {
 	marked := text
 	if strings.Contains(text, ":/") {
-		marked = lost.ReplaceAllString(text, "$1$2"+mark+"://$3")
+		marked = lost().ReplaceAllString(text, "$1$2"+mark+"://$3")
 	}
 	if !strings.Contains(marked, "://") && !strings.Contains(text, "AccountKey=") {
 		return text
@@ -25,9 +26,14 @@ func Shown(text string) string {
 	return strings.ReplaceAll(withoutQueries(withoutUsers(marked)), mark+"://", ":/")
 }
 
+// Schemes are those that names of stores are commonly written with.
+var Schemes = []string{"s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "hf"}
+
 // lost is the beginning of a URL that has lost a slash, as Python's Path writes it. While it is
-// cleaned, mark is where the slash was.
-var lost = regexp.MustCompile(`(?i)(^|[^A-Za-z0-9+.-])(s3|gs|gcs|az|azure|abfss?|https?|hf):/([^/])`)
+// cleaned, mark is where the slash was. It is compiled when it is needed, not at every start.
+var lost = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(^|[^A-Za-z0-9+.-])(` + strings.Join(Schemes, "|") + `):/([^/])`)
+})
 
 const mark = "\x00"
 

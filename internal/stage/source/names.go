@@ -211,11 +211,8 @@ func Shown(name string) string {
 func Unslashed(name string) string {
 	before, rest, found := strings.Cut(name, ":/")
 	scheme := before[strings.LastIndexByte(before, '/')+1:]
-	if !found || rest == "" || rest[0] == '/' || !slices.Contains(known, strings.ToLower(scheme)) {
+	if !found || rest == "" || rest[0] == '/' || !slices.Contains(errs.Schemes, strings.ToLower(scheme)) {
 		return ""
 	}
 	return scheme + "://" + rest
 }
-
-// known are the schemes that names are commonly written with.
-var known = []string{"s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "http", "https", "hf"}
