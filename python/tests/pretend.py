@@ -86,6 +86,11 @@ class Device:
             queue.popleft()()
         return steps
 
+    @property
+    def pending(self) -> int:
+        """Operations that were asked for and not carried out yet."""
+        return sum(len(queue) for queue in self._queues.values())
+
     def drain(self) -> None:
         while self.advance():
             pass

@@ -28,6 +28,7 @@ from stoker import transforms as T
 __all__ = ["device"]
 
 BIG = T.Resize((256, 256))  # a batch of 8 is 1.5 MiB
+BEHIND = 100  # operations that the device may have left to do after a step: its memory is not without end
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +127,7 @@ class Loop:
         self.taken = 0
 
     def take(self, batch: Any, pause: float = 0.0, most: int = 24) -> list[int]:
-        """Returns the ids of a batch. ``most`` operations of the device are done before the next one is taken."""
+        """Returns the ids of a batch. At random, up to ``most`` operations of the device are done before the next one is taken."""
         device, chance = self.device, self.random.random
         ids: list[int] = batch.ids.tolist()
         x, y = parts(batch)
@@ -149,7 +150,7 @@ class Loop:
         del batch, x, y
         if pause:
             time.sleep(pause)
-        device.advance(self.random.randrange(most))
+        device.advance(max(self.random.randrange(most), device.pending - BEHIND))
         return ids
 
 
