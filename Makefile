@@ -37,7 +37,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-all skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes bench-remote bench-local augment-sheet doctor-score doctor-score-short faults soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
+.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes bench-remote bench-local augment-sheet doctor-score doctor-score-short faults soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
 
 demo: setup engine
 	@build/stoker demo
@@ -73,7 +73,7 @@ venv: .venv/ready
 # Prints what each part took. What one part shows is not shown again by another. Fuzzing,
 # the race detector over all packages, the builds without C or without libraries, and the
 # long forms of the Python tests are targets of their own (fuzz, go-race, go-builds,
-# py-test-all), which CI runs.
+# py-test-long), which CI runs.
 TEST_PARTS := engine+.venv-frameworks/ready+build/tools/staticcheck+build/slownet+servers-short check go-test go-race-short py-test frameworks-and-recipes doctor-score-short skips
 test:
 	@rm -f build/skips.jsonl
@@ -213,9 +213,9 @@ TESTERS = $$(( $$(nproc) + 1 ))
 py-test: engine venv build/slownet servers-short
 	cd python && ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
 
-# With the long forms (python/tests/forms.py): every start method with every unit, every order with every setting.
-py-test-all: engine venv build/slownet servers-short
-	cd python && STOKER_ALL=1 ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
+# The long forms (python/tests/forms.py): every start method with every unit, every order with every setting.
+py-test-long: engine venv build/slownet servers-short
+	cd python && STOKER_ALL=long ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
 
 # The JPEG decoder on damaged files, against libjpeg-turbo: under AddressSanitizer
 # and UBSan, between guard pages, and once more without sanitizers, which is faster.

@@ -51,11 +51,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if forms.ALL:
-        return
-    short = [item for item in items if item.get_closest_marker("long") is None]
-    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long") is not None])
-    items[:] = short
+    chosen = [item for item in items if forms.chosen(long=item.get_closest_marker("long") is not None)]
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = chosen
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -1,4 +1,5 @@
-"""Short and long forms of tests: `make py-test` runs the short ones, `make py-test-all` (which sets STOKER_ALL) all.
+"""Short and long forms of tests: `make py-test` runs the short ones, `make py-test-long` (STOKER_ALL=long) the long
+ones, and STOKER_ALL=1 selects both.
 
 A case is long if others in the same test prove the same of it, and cost less: another start method with the same
 unit of work, another dataset under the same settings. What is left out is deselected, not skipped.
@@ -12,8 +13,13 @@ from typing import Any
 
 import pytest
 
-ALL = bool(os.environ.get("STOKER_ALL"))
+ALL = os.environ.get("STOKER_ALL", "")
 long = pytest.mark.long
+
+
+def chosen(*, long: bool) -> bool:
+    """Whether tests of this form are run."""
+    return long if ALL == "long" else bool(ALL) or not long
 
 
 def mostly(values: Iterable[Any], *short: Any) -> list[Any]:

@@ -28,7 +28,7 @@ from stoker import transforms as T
 __all__ = ["device"]
 
 BIG = T.Resize((256, 256))  # a batch of 8 is 1.5 MiB
-BEHIND = 100  # operations that the device may have left to do after a step: its memory is not without end
+LAG = 100  # operations that the device may have left to do after a step: its memory is not without end
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ class Loop:
         self.taken = 0
 
     def take(self, batch: Any, pause: float = 0.0, most: int = 24) -> list[int]:
-        """Returns the ids of a batch. At random, up to ``most`` operations of the device are done before the next one is taken."""
+        """Returns the ids of a batch. At random, the device does up to ``most`` operations before the next is taken."""
         device, chance = self.device, self.random.random
         ids: list[int] = batch.ids.tolist()
         x, y = parts(batch)
@@ -150,7 +150,7 @@ class Loop:
         del batch, x, y
         if pause:
             time.sleep(pause)
-        device.advance(max(self.random.randrange(most), device.pending - BEHIND))
+        device.advance(max(self.random.randrange(most), device.pending - LAG))
         return ids
 
 
