@@ -85,8 +85,9 @@ const (
 
 // Fill reads a body of exactly len(p) bytes into p, and returns how many have arrived.
 func Fill(ctx context.Context, name string, body io.Reader, p []byte) (n int, err error) {
-	began(ctx)
-	begin, mark, watch := time.Now(), 0, patienceOf(ctx)
+	m := meterOf(ctx)
+	begin, mark, watch := time.Now(), 0, m.patience
+	m.came(begin)
 	for n < len(p) {
 		got, err := body.Read(p[n:])
 		n += got
@@ -96,7 +97,9 @@ func Fill(ctx context.Context, name string, body io.Reader, p []byte) (n int, er
 			}
 			return n, Failed(ctx, name, err)
 		}
-		if now := time.Now(); now.Sub(begin) >= watch {
+		now := time.Now()
+		m.came(now)
+		if now.Sub(begin) >= watch {
 			if rate := float64(n-mark) / now.Sub(begin).Seconds(); rate < slow && n < len(p) {
 				return n, &Fault{Kind: Unreachable, What: "the answer came at " + strconv.Itoa(int(rate)) + " bytes per second"}
 			}

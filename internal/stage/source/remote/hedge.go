@@ -96,10 +96,9 @@ func (h *host) takeHedge(n int, now time.Time) bool {
 	case h.spacing.wait(now) > 0:
 		return false
 	}
-	h.sent.add(now)
+	h.another(now)
 	h.credit--
 	h.hedging.bytes += n
-	h.active++
 	return true
 }
 
@@ -187,7 +186,7 @@ func (s *Source) second(ctx context.Context, h *way, obj source.Info, p []byte, 
 		*spare = make([]byte, len(p))
 	}
 	q := (*spare)[:len(p)]
-	two, leave := context.WithCancel(context.WithValue(ctx, meterKey{}, &meter{patience: s.net.opt.Patience}))
+	two, leave := context.WithCancel(context.WithValue(ctx, meterKey{}, &meter{host: h.host, patience: s.net.opt.Patience}))
 	defer leave()
 	again := make(chan result, 1)
 	go func() {

@@ -11,7 +11,13 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
+
+// briefly is the longest Retry-After that holds back the refused request alone: the host
+// limits the rate, which the spacing of requests follows. One that asks for more wants no
+// requests at all.
+const briefly = 2 * time.Second
 
 // host is what is known of a server, and the limits of requests to it.
 type host struct {
@@ -35,6 +41,8 @@ type host struct {
 	rates map[int64]*rate       // and of those who allow so many bytes a second
 
 	born    time.Time
+	busy    time.Time    // when it last got a request while it had none
+	resting time.Time    // until when it wants to be left alone
 	heard   atomic.Int64 // nanoseconds since born when bytes, or an answer, last came
 	reached atomic.Bool  // it has answered once
 
@@ -125,9 +133,16 @@ func (h *host) take(now time.Time) bool {
 		}
 		return false
 	}
-	h.active++
-	h.sent.add(now)
+	h.another(now)
 	return true
+}
+
+// another counts a request that is sent; h.mu is held.
+func (h *host) another(now time.Time) {
+	if h.active++; h.active == 1 {
+		h.busy = now
+	}
+	h.sent.add(now)
 }
 
 // admit gives turns to waiting requests; h.mu is held.
@@ -149,7 +164,7 @@ func (h *host) left(m *meter, n, length int, err error) {
 		h.reached.Store(true)
 	}
 	if err == nil || n > 0 {
-		h.heard.Store(int64(now.Sub(h.born)))
+		h.hears(now)
 	}
 	h.mu.Lock()
 	h.active--
@@ -173,8 +188,30 @@ func (h *host) left(m *meter, n, length int, err error) {
 	h.mu.Unlock()
 }
 
-// waits counts a request that waits to be made again, and why.
-func (h *host) waits(t *trial, f *Fault) {
+// hears notes that bytes, or an answer, came.
+func (h *host) hears(now time.Time) { h.heard.Store(int64(now.Sub(h.born))) }
+
+// silent is how many requests are on their way, and for how long none of them has got a byte.
+func (h *host) silent(now time.Time) (requests int, length time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.active == 0 {
+		return 0, 0
+	}
+	return h.active, min(now.Sub(h.busy), now.Sub(h.born)-time.Duration(h.heard.Load()))
+}
+
+// rest waits while the host wants to be left alone, but for no more than half of the time
+// that is left: a request is made before its deadline ends.
+func (h *host) rest(ctx context.Context, left time.Duration) error {
+	h.mu.Lock()
+	wait := time.Until(h.resting)
+	h.mu.Unlock()
+	return source.Sleep(ctx, min(wait, left/2))
+}
+
+// waits counts a request that waits that long, or longer, to be made again, and why.
+func (h *host) waits(t *trial, f *Fault, wait time.Duration) {
 	h.faults.Add(1)
 	if f.Kind == Throttled {
 		h.throttled.Add(1)
@@ -182,6 +219,9 @@ func (h *host) waits(t *trial, f *Fault) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = f.Error()
+	if until := time.Now().Add(wait); f.After > briefly && until.After(h.resting) {
+		h.resting = until
+	}
 	if !t.waiting {
 		t.waiting = true
 		if h.waiting++; h.waiting == 1 {

@@ -46,27 +46,32 @@ type measures struct {
 // the head.
 const bodyLeast = 256 << 10
 
-// meter notes when the answer to a request begins: stores pass its context to Fill.
+// meter notes when the answer to a request begins, and tells the host when bytes come: stores
+// pass its context to Fill.
 type meter struct {
+	host         *host
 	begun, first time.Time
 	patience     time.Duration // see Options
 }
 
 type meterKey struct{}
 
-// began is called when a body begins.
-func began(ctx context.Context) {
+// meterOf is that of a request, or one that nobody reads.
+func meterOf(ctx context.Context) *meter {
 	if m, ok := ctx.Value(meterKey{}).(*meter); ok {
-		m.first = time.Now()
+		return m
 	}
+	return &meter{patience: patience}
 }
 
-// patienceOf is how long the body of a request may be slow.
-func patienceOf(ctx context.Context) time.Duration {
-	if m, ok := ctx.Value(meterKey{}).(*meter); ok {
-		return m.patience
+// came is called when the body begins and when bytes of it have come.
+func (m *meter) came(now time.Time) {
+	if m.first.IsZero() {
+		m.first = now
 	}
-	return patience
+	if m.host != nil {
+		m.host.hears(now)
+	}
 }
 
 // measured counts an answer of n bytes; h.mu is held.
@@ -83,6 +88,7 @@ func (h *host) measured(m *meter, n int, now time.Time) {
 const (
 	partLeast, partMost = 1 << 20, 16 << 20
 	partFirst           = 4 << 20
+	partSlow            = 64 << 10 // least where the user limits the bandwidth
 	gapFirst            = 256 << 10
 	gapLeast, gapMost   = 16 << 10, 4 << 20
 	// bodies is how much longer than the wait for its answer a part's body should take.
@@ -99,11 +105,15 @@ func (s *Source) Link(name string) (source.Link, bool) {
 	if most := s.access.Connections; most > 0 {
 		l.Conns = min(l.Conns, most)
 	}
-	latency, bandwidth := h.latency.at(0.5), h.bandwidth.at(0.5)
-	if h.latency.n < 8 || bandwidth == 0 {
-		return l, true
+	if latency, bandwidth := h.latency.at(0.5), h.bandwidth.at(0.5); h.latency.n >= 8 && bandwidth > 0 {
+		l.Gap = min(max(int64(latency*bandwidth), gapLeast), gapMost)
+		l.Part = min(max(int64(bodies*latency*h.bandwidth.at(0.9)), partLeast), partMost)
 	}
-	l.Gap = min(max(int64(latency*bandwidth), gapLeast), gapMost)
-	l.Part = min(max(int64(bodies*latency*h.bandwidth.at(0.9)), partLeast), partMost)
+	if most := s.access.Bandwidth; most > 0 {
+		// What is read at once arrives at once: a batch does not wait for what comes after
+		// it. Holes are paid for in time, too.
+		l.Gap = min(l.Gap, max(most/64, gapLeast))
+		l.Part = min(l.Part, max(most/8, partSlow))
+	}
 	return l, true
 }

@@ -21,6 +21,17 @@ func (r *rate) take(n int) time.Duration {
 		r.free = now
 	}
 	wait := r.free.Sub(now)
-	r.free = r.free.Add(time.Duration(float64(n) / r.perSecond * float64(time.Second)))
+	r.free = r.free.Add(r.length(n))
 	return wait
+}
+
+// giveBack says that n bytes that were promised are not sent.
+func (r *rate) giveBack(n int) {
+	r.mu.Lock()
+	r.free = r.free.Add(-r.length(n))
+	r.mu.Unlock()
+}
+
+func (r *rate) length(n int) time.Duration {
+	return time.Duration(float64(n) / r.perSecond * float64(time.Second))
 }

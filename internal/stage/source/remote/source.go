@@ -139,7 +139,7 @@ func (s *Source) try(ctx context.Context, r request, attempt func(context.Contex
 		r.timed = false // the next one asks for less, or is not like others
 		wait, again := t.failed(fault, left-r.bytes)
 		if again {
-			h.waits(&t, fault)
+			h.waits(&t, fault, wait)
 			if fault.Kind != Expired { // which all requests meet at once, and no server's trouble
 				again = h.mayRetry(ctx, wait, t.left())
 				paid = again
@@ -168,9 +168,13 @@ func (s *Source) once(ctx context.Context, h *way, t *trial, r *request, attempt
 	if h.rate != nil && r.bytes > 0 {
 		wait := h.rate.take(r.bytes)
 		if err := source.Sleep(ctx, wait); err != nil {
+			h.rate.giveBack(r.bytes)
 			return err
 		}
 		t.since = t.since.Add(wait)
+	}
+	if err := h.rest(ctx, t.left()); err != nil {
+		return err
 	}
 	asked := time.Now()
 	if err := h.hold(ctx); err != nil {
@@ -180,7 +184,7 @@ func (s *Source) once(ctx context.Context, h *way, t *trial, r *request, attempt
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
-	m := &meter{begun: time.Now(), patience: s.net.opt.Patience}
+	m := &meter{host: h.host, begun: time.Now(), patience: s.net.opt.Patience}
 	t.waited(m.begun.Sub(asked), h.born.Add(time.Duration(h.heard.Load())))
 	length := 0
 	if r.timed {

@@ -65,7 +65,7 @@ func together(t *testing.T, src source.Source, readers, length int) []error {
 // user allows only so many, has its deadline before it: one fault after that is not the end.
 func TestTheDeadlineBeginsWithTheTurn(t *testing.T) {
 	for what, access := range map[string]source.Access{
-		"bandwidth":   {Deadline: 10 * time.Second, Bandwidth: 2e6, NoHedge: true},
+		"bandwidth":   {Deadline: 10 * time.Second, Bandwidth: 64 << 10, NoHedge: true},
 		"connections": {Deadline: 10 * time.Second, Connections: 1, NoHedge: true},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestTheDeadlineBeginsWithTheTurn(t *testing.T) {
 					return nil
 				}}
 				begin := time.Now()
-				for i, err := range together(t, remote.New(store, remote.NewNet(remote.Options{}), access), 40, 2_000_000) {
+				for i, err := range together(t, remote.New(store, remote.NewNet(remote.Options{}), access), 40, 64<<10) {
 					if err != nil {
 						t.Errorf("read %d: %v", i, err)
 					}
@@ -124,9 +124,9 @@ func TestTheDeadlineOfAQueueWithoutAnswers(t *testing.T) {
 func TestALimitOfBandwidthIsNotMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		measured := func(access source.Access, readers int) source.Link {
-			src := remote.New(free(), remote.NewNet(remote.Options{}), access)
-			consume(t, src, 1<<20, readers, 20*time.Second)
-			l, _ := src.Link(large.Name)
+			net := remote.NewNet(remote.Options{})
+			consume(t, remote.New(free(), net, access), 1<<20, readers, 20*time.Second)
+			l, _ := remote.New(free(), net, source.Access{}).Link(large.Name)
 			return l
 		}
 		want, got := measured(source.Access{}, 1), measured(source.Access{Bandwidth: 4 << 20}, 16)
