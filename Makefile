@@ -37,7 +37,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes bench-remote bench-local augment-sheet doctor-score doctor-score-short faults soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
+.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
 
 demo: setup engine
 	@build/stoker demo
@@ -154,6 +154,10 @@ bench-remote: engine venv servers build/slownet
 # BEFORE, which is build/stoker of another checkout.
 bench-local: engine venv
 	$(VENV)/python -m bench.local --before "$(BEFORE)" --data "$(DATA)" --out build/bench-local.json
+
+# What device= costs the training process, without a GPU.
+bench-device: engine venv
+	$(VENV)/python -m bench.device --out build/bench-device.json
 
 # Which tests were skipped, and why; in CI some may not be.
 skips:
