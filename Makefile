@@ -432,7 +432,7 @@ gpu-bench: engine venv
 # One folder, build/gpu, with all that such a machine needs if it has neither Go nor a network: a static engine, the
 # package, tests, benchmark and photographs. There, build/gpu/tools/gpu.sh OUT runs both, with the Python, torch and
 # pytest that it has.
-BUNDLED := VERSION python/src/stoker python/tests python/pyproject.toml bench/__init__.py bench/gpu.py tools/gpu.sh tools/gpu_tests.py testdata/photos
+BUNDLED := VERSION python/src/stoker python/tests python/pyproject.toml bench/__init__.py bench/covers.py bench/gpu.py tools/gpu.sh tools/gpu_tests.py testdata/photos
 gpu-bundle: engine
 	$(PYTHON) tools/static.py build/stoker $$(uname -m)
 	@rm -rf build/gpu && mkdir -p build/gpu

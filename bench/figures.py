@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import link, remote, rig
+from bench import covers, gpu, link, remote, rig
 from bench.augment.operations import OPERATIONS, REQUIRED
 
 # A number with a unit or a word of a measurement: 1.93 times, 2.1x, 4 %, 30 to 40 us, 1,616 images a second. Sizes and
@@ -438,6 +438,23 @@ def remote_table(results: Results) -> str:
     return markdown((*head, "stoker over it, wall", "CPU"), lines)
 
 
+def gpu_table(results: Results) -> str:
+    """The tests and figures of a GPU: when each last ran, and what has changed since."""
+    lines = covers.lines(results.root, results["gpu-tests.json"], results["gpu.json"], gpu.FIGURES)
+    return markdown(("what", "result", "on", "sources"), lines)
+
+
+def gpu_short_table(results: Results) -> str:
+    """The same in a few lines."""
+    lines = covers.lines(results.root, results["gpu-tests.json"], results["gpu.json"], gpu.FIGURES)
+    found: dict[tuple[str, ...], list[str]] = {}
+    for number, (what, result, *rest) in enumerate(lines):
+        kind = "tests" if number < len(covers.tests(results.root)) else "figures"
+        outcome = result.partition(" (")[0] if kind == "tests" or result == covers.NEVER else "measured"
+        found.setdefault((kind, outcome, *rest), []).append(what)
+    return markdown(("", "of a GPU", "on", "sources"), [[f"{len(n)} {k}", *rest] for (k, *rest), n in found.items()])
+
+
 TABLES: dict[str, Callable[[Results], str]] = {
     "compare": compare_table,
     "tokens": tokens_table,
@@ -449,6 +466,8 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "augment-loaders": augment_loaders_table,
     "recipes": recipes_table,
     "remote": remote_table,
+    "gpu": gpu_table,
+    "gpu-short": gpu_short_table,
 }
 
 

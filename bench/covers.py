@@ -1,0 +1,61 @@
+"""Which sources a run on a GPU has covered, and which of them have changed since.
+
+Such a run cannot be repeated wherever stoker is built. So its result keeps a digest of each source that it depends on
+(`digests`), and the table of the docs, which `bench.figures` makes, compares them with the sources there are: what has
+changed is named, and what has never run is listed as such.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+CLIENT = tuple(
+    f"python/src/stoker/{name}.py"
+    for name in ("_cuda", "_device", "_moved", "_prefetch", "_staging", "_static", "_target")
+)
+TESTS, BENCH = "python/tests/gpu/test_gpu.py", "bench/gpu.py"
+NEVER = "not run on a GPU yet"
+
+
+def digests(root: Path) -> dict[str, str]:
+    """The digest of each source: of the client that deals with a device, of the tests, and of the benchmark."""
+    return {name: hashlib.sha256((root / name).read_bytes()).hexdigest()[:16] for name in (*CLIENT, TESTS, BENCH)}
+
+
+def tests(root: Path) -> list[str]:
+    """The tests of a GPU, in their order."""
+    tree = ast.parse((root / TESTS).read_text(encoding="utf-8"))
+    return [one.name for one in tree.body if isinstance(one, ast.FunctionDef) and one.name.startswith("test_")]
+
+
+def lines(root: Path, ran: Mapping[str, Any], measured: Mapping[str, Any], wanted: Iterable[str]) -> list[list[str]]:
+    """A line for each test and each figure: what, the result, where it ran, and what has changed since."""
+    now = digests(root)
+
+    def where(document: Mapping[str, Any], what: str) -> list[str]:
+        machine = document["machine"]
+        covered = machine["sources"]
+        old = [f"`{Path(name).name}`" for name in (*CLIENT, what) if covered.get(name) != now[name]]
+        since = f"changed since: {', '.join(old)}" if old else "as it ran"
+        return [f"{machine['device']}, {machine['date'][:10]}, {machine['commit'][:8]}", since]
+
+    outcomes: dict[str, list[str]] = {}
+    for node, one in ran["tests"].items():
+        outcomes.setdefault(node.partition("::")[2].partition("[")[0], []).append(one["outcome"])
+    found = []
+    for name in tests(root):
+        label, each = name.removeprefix("test_").replace("_", " "), outcomes.get(name, [])
+        if each:
+            result = next((one for one in each if one != "passed"), "passed")
+            number = f" ({len(each)} cases)" if len(each) > 1 else ""
+            found.append([label, result + number, *where(ran, TESTS)])
+        else:
+            found.append([label, NEVER, "", ""])
+    for name in wanted:
+        value = measured["figures"].get(name)
+        found.append([name, NEVER, "", ""] if value is None else [name, f"{abs(value):.2f}", *where(measured, BENCH)])
+    return found
