@@ -241,8 +241,15 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		return 0, err
 	}
 	v := version(ans.Header.Get("ETag"), ans.Header.Get("Last-Modified"))
-	if size >= 0 && size != obj.Size || obj.Version != "" && v != obj.Version {
-		return 0, remote.Changed(obj, "it was %s of %d bytes and is now %s of %d", obj.Version, obj.Size, v, size)
+	tagged := obj.Version != "" && !strings.HasPrefix(obj.Version, modified)
+	switch {
+	case size >= 0 && size != obj.Size:
+		return 0, remote.Changed(obj, "it had %d bytes and now has %d", obj.Size, size)
+	case v == obj.Version, obj.Version == "":
+	case v == "", tagged && strings.HasPrefix(v, modified):
+		return 0, remote.Unversioned(obj)
+	default:
+		return 0, remote.Changed(obj, "it was %s and is now %s", obj.Version, v)
 	}
 	n, err := remote.Fill(ctx, obj.Name, ans.Body, p)
 	if err == nil && whole {
