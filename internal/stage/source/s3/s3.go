@@ -65,6 +65,8 @@ func parse(name string) (object, error) {
 	case strings.HasPrefix(bucket, "arn:"), strings.HasSuffix(bucket, "--x-s3"):
 		return object{}, errs.New(errs.Unsupported, "access points and directory buckets are not supported").At(at(name)).
 			Try("give the name of a general purpose bucket, or an access point's alias (it ends in -s3alias)")
+	case strings.Contains(bucket, "{"): // braces, which are not there as they are written
+		return object{}, errs.New(errs.NotFound, "%s is not the name of a bucket", errs.Name(bucket)).At(at(name)).Try("write s3://bucket/key")
 	case bucket == "" || len(bucket) > 255 || strings.IndexFunc(bucket, notOfBucket) >= 0:
 		return object{}, errs.New(errs.Config, "%s is not the name of a bucket", errs.Name(bucket)).At(at(name)).Try("write s3://bucket/key")
 	}
