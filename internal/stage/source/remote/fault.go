@@ -81,16 +81,13 @@ func Foreign(name, what string, cause error, body []byte) *Fault {
 }
 
 // Unversioned is the fault of an answer that does not say which version of an object it has:
-// proxies are known to drop ETags. If three such answers come, nothing says that the object
-// has not changed.
-func Unversioned(obj source.Info) *Fault {
-	what := "the answer has no ETag"
-	if strings.HasPrefix(obj.Version, "modified ") {
-		what = "the answer has no Last-Modified"
-	}
+// proxies are known to drop headers. what is the one that is missing, such as "ETag". If three
+// such answers come, nothing says that the object has not changed.
+func Unversioned(obj source.Info, what string) *Fault {
+	what = "the answer has no " + what
 	return &Fault{
 		Kind: Broken, What: what, got: xxhash.Sum64String(what) | 1,
-		Final: errs.New(errs.Changed, "the object may not be the one that was indexed: %s that could be compared with %q", what, obj.Version).At(at(obj.Name)).
+		Final: errs.New(errs.Changed, "the object may not be the one that was indexed: %s to compare with %q", what, obj.Version).At(at(obj.Name)).
 			Try("check the server and any proxies: each answer must have what the first one had (curl -i -r 0-0 shows it)"),
 	}
 }

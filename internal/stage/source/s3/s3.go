@@ -248,8 +248,10 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	case size >= 0 && size != obj.Size:
 		return 0, remote.Changed(obj, "it had %d bytes and now has %d", obj.Size, size)
 	case v == obj.Version, obj.Version == "":
-	case v == "", tagged && strings.HasPrefix(v, modified):
-		return 0, remote.Unversioned(obj)
+	case tagged && (v == "" || strings.HasPrefix(v, modified)):
+		return 0, remote.Unversioned(obj, "ETag")
+	case v == "":
+		return 0, remote.Unversioned(obj, "Last-Modified")
 	default:
 		return 0, remote.Changed(obj, "it was %s and is now %s", obj.Version, v)
 	}

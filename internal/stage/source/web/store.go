@@ -142,8 +142,10 @@ func (s *store) read(ctx context.Context, obj source.Info, p []byte, off int64, 
 	switch v := version(a.Header); {
 	case v == obj.Version, obj.Version == "":
 	case v == "" && since && !loose: // a part may leave out the time that was a condition of it
-	case v == "" || strings.HasPrefix(v, byTime) && !since:
-		return 0, remote.Unversioned(obj)
+	case !since && (v == "" || strings.HasPrefix(v, byTime)):
+		return 0, remote.Unversioned(obj, "ETag")
+	case v == "":
+		return 0, remote.Unversioned(obj, "Last-Modified")
 	default:
 		return 0, remote.Changed(obj, "its version was %[2]q and is now %[1]q", v, obj.Version)
 	}
