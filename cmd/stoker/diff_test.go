@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -224,5 +227,39 @@ func TestDiffMistakes(t *testing.T) {
 	write(t, ids, []byte("1 2"))
 	if got := command(t, "diff", ids, ids, "--spec", folder(t, 1)); got.status != 2 || !strings.Contains(got.err, "these are not states") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What is compared, and receipts, may be in stores. Signatures of URLs are not shown.
+func TestDiffOfStores(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.txt": "1 2 3", "b.txt": "1 2 4", "none.txt": "no ids"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root := folder(t, 5)
+	specs := specFile(t, root, "batch: {size: 2}\n")
+	l := openSpec(t, specs, nil)
+	writeJSON(t, filepath.Join(dir, "receipt.json"), l.Receipt())
+	s := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	defer s.Close()
+	url := func(name string) string { return s.URL + "/" + name + "?X-Amz-Signature=HUSH" }
+	for _, c := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"diff", url("a.txt"), filepath.Join(dir, "a.txt")}, 0, "the same"},
+		{[]string{"diff", url("a.txt"), "file://" + dir + "/b.txt"}, 4, "the first difference"},
+		{[]string{"diff", url("a.txt"), url("c.txt")}, 2, "c.txt"},
+		{[]string{"diff", url("none.txt"), url("a.txt")}, 2, "is not an id"},
+		{[]string{"diff", strings.Replace(url("a.txt"), "//", "/", 1), url("a.txt")}, 2, "two slashes"},
+		{[]string{"order", specs, "--verify", url("receipt.json")}, 0, "nothing was received"},
+	} {
+		got := command(t, c.args...)
+		if all := got.out + got.err; got.status != c.status || !strings.Contains(all, c.says) || strings.Contains(all, "HUSH") {
+			t.Errorf("%q: %+v", c.args, got)
+		}
 	}
 }

@@ -174,7 +174,7 @@ func (o *orderCmd) explain(con *console, all *orders.Orders) error {
 func (o *orderCmd) verify(con *console, all *orders.Orders) error {
 	var receipts []stoker.Receipt
 	for _, path := range o.Receipts {
-		found, err := compare.ReadReceipts(path)
+		found, err := compare.ReadReceipts(con.ctx, con.sources(), path)
 		if err != nil {
 			return err
 		}

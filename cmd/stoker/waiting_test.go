@@ -124,3 +124,40 @@ func writePhotos(t *testing.T, path string, n int) {
 	}
 	write(t, path, b.Bytes())
 }
+
+// What a server refuses is an error of the command, not damage of the samples.
+func TestARefusingServerIsNotDamage(t *testing.T) {
+	dir := t.TempDir()
+	writePhotos(t, filepath.Join(dir, "a.tar"), 3)
+	for name, c := range map[string]struct {
+		status int
+		says   string
+		answer func(w http.ResponseWriter, r *http.Request)
+	}{
+		"no ranges": {3, "does not support range requests", func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Del("Range")
+			http.ServeFile(w, r, filepath.Join(dir, r.URL.Path))
+		}},
+		"denied": {5, "answered 403", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }},
+	} {
+		var closed atomic.Bool // to ranges: what is indexed is read again
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if closed.Load() && r.Method == http.MethodGet {
+				c.answer(w, r)
+				return
+			}
+			http.ServeFile(w, r, filepath.Join(dir, r.URL.Path))
+		}))
+		defer s.Close()
+		if got := command(t, "inspect", s.URL+"/a.tar"); got.status != 0 {
+			t.Fatalf("%s: %+v", name, got)
+		}
+		closed.Store(true)
+		for _, verb := range [][]string{{"inspect"}, {"inspect", "--json"}, {"verify"}, {"stats"}} {
+			got := command(t, append(verb, s.URL+"/a.tar")...)
+			if got.status != c.status || got.out != "" || !strings.Contains(got.err, c.says) || strings.Contains(got.err, "damaged") {
+				t.Errorf("%s, %q: %+v", name, verb, got)
+			}
+		}
+	}
+}

@@ -206,7 +206,7 @@ func TestSeedsAreWhole(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		thing, err := Read(path)
+		thing, err := Read(t.Context(), nil, path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/dataset"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/pattern"
 	"github.com/stoker-data/stoker/internal/stream"
@@ -42,33 +44,58 @@ type Thing struct {
 	list     list
 }
 
-// Read reads a file and detects its kind.
-func Read(path string) (*Thing, error) {
-	raw, err := os.ReadFile(path)
+// mostBytes of a file in a store are read: a list of a hundred million ids.
+const mostBytes = 1 << 30
+
+// Read reads a file, local or in one of the stores (nil: all that there are), and detects
+// its kind. What is local may be a pipe.
+func Read(ctx context.Context, stores []source.Scheme, path string) (*Thing, error) {
+	raw, err := read(ctx, stores, path)
 	if err != nil {
-		e := errs.New(errs.Unreadable, "cannot read %q", path).Because(err)
-		if errors.Is(err, fs.ErrNotExist) {
-			e = errs.New(errs.NotFound, "there is no %q", path).Try("%s", pattern.Suggest(context.Background(), source.NewFile(), path))
-		}
-		return nil, e
+		return nil, err
 	}
-	t := &Thing{Name: path}
+	t := &Thing{Name: source.Shown(path)}
 	if err := t.parse(raw); err != nil {
 		e := *errs.From(err)
-		e.Where.File = path
+		e.Where.File = t.Name
 		return nil, &e
 	}
 	return t, nil
 }
 
-// ReadReceipts reads a file of one receipt, or a list of them.
-func ReadReceipts(path string) ([]stream.Receipt, error) {
-	t, err := Read(path)
+func read(ctx context.Context, stores []source.Scheme, path string) ([]byte, error) {
+	path = source.Bare(path)
+	if source.SchemeOf(path) == "" {
+		raw, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, errs.New(errs.NotFound, "there is no %q", source.Shown(path)).Try("%s", pattern.Suggest(ctx, source.NewFile(), path))
+		}
+		if err != nil {
+			return nil, errs.New(errs.Unreadable, "cannot read %q", path).Because(err)
+		}
+		return raw, nil
+	}
+	d := spec.Dataset{Path: spec.Paths{path}}.Hidden()
+	src, err := dataset.SourceOf(stores, spec.Spec{Dataset: d})
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	raw, err := source.ReadAll(ctx, src, source.Clean(d.Path[0]), mostBytes)
+	if errs.CodeOf(err) == errs.NotFound && errs.From(err).Hint == "" {
+		err = errs.From(err).Try("%s", pattern.Suggest(ctx, src, d.Path[0]))
+	}
+	return raw, err
+}
+
+// ReadReceipts reads a file of one receipt, or a list of them, as Read does.
+func ReadReceipts(ctx context.Context, stores []source.Scheme, path string) ([]stream.Receipt, error) {
+	t, err := Read(ctx, stores, path)
 	if err != nil {
 		return nil, err
 	}
 	if t.Kind != Receipt {
-		return nil, errs.New(errs.Config, "this is a %s, not a receipt", t.Kind).At(errs.Where{File: path}).
+		return nil, errs.New(errs.Config, "this is a %s, not a receipt", t.Kind).At(errs.Where{File: t.Name}).
 			Try("a receipt is what loader.receipt() returns, saved with json.dump")
 	}
 	return t.receipts, nil

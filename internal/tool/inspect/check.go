@@ -88,9 +88,17 @@ func (r *Report) check(ctx context.Context, c Config, ds format.Stored, ids []in
 	err = format.Each(ctx, len(ids), func(i int) error {
 		w := k.workers.Get().(*worker)
 		defer k.workers.Put(w)
-		seen, err := k.read(ctx, w, ids[i])
-		if err != nil && ctx.Err() != nil {
+		var seen []found
+		err := w.reader.Fetch(ctx, ids[i], nil)
+		refused := errs.CodeOf(err) == errs.Unsupported // by the source: nothing was parsed yet
+		if err == nil {
+			seen, err = k.read(w, ids[i])
+		}
+		switch {
+		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
+		case refused || ofStore(err):
+			return err
 		}
 		k.add(seen, err)
 		if c.Progress != nil {
@@ -186,10 +194,20 @@ func goesOn(err error) bool {
 	return errors.As(err, &trailing)
 }
 
-// read reads and checks all fields of one sample. The first damage is its error; if
+// ofStore reports whether an error is the store's, and says nothing about the sample. A file
+// that cannot be read, while others can, is damage.
+func ofStore(err error) bool {
+	switch errs.CodeOf(err) {
+	case errs.Unreachable, errs.Denied, errs.Throttled:
+		return true
+	}
+	return false
+}
+
+// read checks all fields of the sample that was fetched. The first damage is its error; if
 // there is none, the first oddity is.
-func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, bad error) {
-	if err := w.reader.Read(ctx, id, nil, &w.sample); err != nil {
+func (k *checker) read(w *worker, id int64) (seen []found, bad error) {
+	if err := w.reader.Parse(id, nil, &w.sample); err != nil {
 		return nil, err
 	}
 	var odd error

@@ -244,7 +244,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	v := version(resp.Header.Get("ETag"))
 	switch {
 	case obj.Version != "" && v == "":
-		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer has no ETag"}
+		return 0, remote.Unversioned(obj, "ETag")
 	case obj.Version != "" && v != obj.Version:
 		return 0, remote.Changed(obj, "its ETag was %[2]s and is now %[1]s", errs.Name(v), errs.Name(obj.Version))
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -29,6 +30,7 @@ const scope = "https://www.googleapis.com/auth/devstorage.read_only"
 type credentials struct {
 	store  *store
 	bearer remote.Bearer
+	ahead  atomic.Int64 // of this clock, Google's, in nanoseconds; see serviceToken
 
 	mu  sync.Mutex
 	who identity // as it was last found
@@ -95,7 +97,10 @@ func (c *credentials) get(ctx context.Context, _ string) (string, time.Time, err
 		return "", time.Time{}, nil
 	}
 	seen := &witness{client: c.store.net.Client()}
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: seen, CheckRedirect: seen.client.CheckRedirect})
+	if google.CredentialsType(who.kind) == google.ServiceAccount {
+		return c.serviceToken(ctx, seen, who)
+	}
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, seen.own())
 	creds, err := google.CredentialsFromJSONWithTypeAndParams(ctx, who.file, google.CredentialsType(who.kind), google.CredentialsParams{Scopes: []string{scope}})
 	if err != nil {
 		return "", time.Time{}, errs.New(errs.Denied, "%s cannot be used", who.from).Because(err).Try("%s", help)
@@ -182,6 +187,11 @@ type witness struct {
 	status int
 	header http.Header
 	body   []byte
+}
+
+// own is a client whose answers are kept.
+func (w *witness) own() *http.Client {
+	return &http.Client{Transport: w, CheckRedirect: w.client.CheckRedirect}
 }
 
 // RoundTrip is http.RoundTripper's.

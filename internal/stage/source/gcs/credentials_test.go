@@ -31,6 +31,8 @@ type tokens struct {
 	email string         // who a key was of
 	fails func() bool    // nil: never
 	asked map[string]int // by kind
+	ahead time.Duration  // of the clock of this machine, theirs
+	late  int            // assertions that were refused for their time
 }
 
 const scope = "https://www.googleapis.com/auth/devstorage.read_only"
@@ -69,6 +71,14 @@ func (k *tokens) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		claims, _ := base64.RawURLEncoding.DecodeString(strings.Split(r.Form.Get("assertion"), ".")[1])
 		expect("the assertion", string(claims), `"iss":"`+k.email+`"`)
 		expect("the assertion", string(claims), scope)
+		now := time.Now().Add(k.ahead)
+		w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
+		if wrong == "" && !timely(claims, now) {
+			k.late++
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write([]byte(`{"error": "invalid_grant", "error_description": "Invalid JWT: Token must be a short-lived token"}`))
+			return
+		}
 	case r.Form.Get("grant_type") == "refresh_token":
 		kind = "user"
 		expect("refresh_token", r.Form.Get("refresh_token"), "HUSH-refresh")
@@ -85,6 +95,14 @@ func (k *tokens) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.given.Add(1)
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": k.newest(), "expires_in": 3600, "token_type": "Bearer", "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"})
+}
+
+// timely says whether Google accepts when claims say they were made and expire.
+func timely(claims []byte, now time.Time) bool {
+	var c struct{ Iat, Exp int64 }
+	err := json.Unmarshal(claims, &c)
+	made, until := time.Unix(c.Iat, 0), time.Unix(c.Exp, 0)
+	return err == nil && !made.After(now) && now.Sub(made) < 5*time.Minute && until.After(now) && until.Sub(made) <= time.Hour
 }
 
 // guarded is a bucket that wants a token.
@@ -191,6 +209,42 @@ func TestCredentials(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// If the clock of this machine is wrong, requests for tokens are signed with the time of
+// Google's answers: that costs one request, once. A right clock is not the reason.
+func TestWrongClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-20 * time.Minute, 20 * time.Minute, -400 * 24 * time.Hour} {
+		k, _, access := guarded(t)
+		t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", write(t, t.TempDir()+"/key.json", k.files(t)["service account"]))
+		k.ahead = ahead
+		src := open(t, access)
+		for range 2 {
+			if b, err := readAll(t, src, "gs://photos/x"); err != nil || string(b) != "data" {
+				t.Fatalf("%v: %q, %v", ahead, b, err)
+			}
+			k.given.Add(1) // a new token is needed
+		}
+		if k.late != 1 || k.asked["service account"] != 2 {
+			t.Errorf("%v: %d requests were refused, and %v tokens given", ahead, k.late, k.asked)
+		}
+		k.ahead = 0 // the clock was set
+		if b, err := readAll(t, src, "gs://photos/x"); err != nil || string(b) != "data" || k.late != 2 {
+			t.Errorf("%v: after the clock was set: %q, %v", ahead, b, err)
+		}
+	}
+}
+
+// A key that is none is an error at once.
+func TestServiceAccountWithoutAKey(t *testing.T) {
+	k, _, access := guarded(t)
+	f := k.files(t)["service account"]
+	f["private_key"] = "HUSH"
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", write(t, t.TempDir()+"/key.json", f))
+	_, err := readAll(t, open(t, access), "gs://photos/x")
+	if e := errs.From(err); e.Code != errs.Denied || !strings.Contains(err.Error(), "private_key") || strings.Contains(err.Error()+e.Hint, "HUSH") {
+		t.Errorf("%v", err)
 	}
 }
 

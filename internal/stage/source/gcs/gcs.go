@@ -159,7 +159,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	case obj.Version == "" || v == obj.Version:
 	case resp.StatusCode == http.StatusOK: // no part: Body says so
 	case v == "":
-		return 0, &remote.Fault{Kind: remote.Broken, What: "the answer has no generation"}
+		return 0, remote.Unversioned(obj, "generation")
 	default:
 		return 0, remote.Changed(obj, "its generation was %[2]s and is now %[1]s", errs.Name(v), obj.Version)
 	}

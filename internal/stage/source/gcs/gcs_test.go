@@ -305,7 +305,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	}{
 		"as it should be":    {},
 		"another generation": {header: func(h http.Header) { h.Set("X-Goog-Generation", "8") }, code: errs.Changed, says: "its generation was 7 and is now 8"},
-		"no generation":      {header: func(h http.Header) { h.Del("X-Goog-Generation") }, code: errs.Unreachable, says: "the answer has no "},
+		"no generation":      {header: func(h http.Header) { h.Del("X-Goog-Generation") }, code: errs.Changed, says: "the answer has no generation"},
 		"another checksum":   {header: func(h http.Header) { h.Set("X-Goog-Hash", "crc32c=AAAAAA==") }, code: errs.Unreadable, says: "checksum"},
 		"no checksum":        {header: func(h http.Header) { h.Del("X-Goog-Hash") }},
 		"encoded on the way": {header: func(h http.Header) { h.Set("Content-Encoding", "gzip") }, code: errs.Unreachable, says: "encoded"},

@@ -42,6 +42,11 @@ func expand(ctx context.Context, src source.Source, patterns []string) ([]string
 			return nil, err
 		}
 	}
+	for _, p := range patterns {
+		if err := x.bucketless(p); err != nil {
+			return nil, err
+		}
+	}
 	if err := x.look(patterns); err != nil {
 		return nil, err
 	}

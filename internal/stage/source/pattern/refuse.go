@@ -1,10 +1,12 @@
 package pattern
 
 import (
+	"context"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -198,4 +200,62 @@ func shellWords(command string) (words []string) {
 	}
 	end()
 	return words
+}
+
+// bucketless refuses a name in a store that has no bucket, which would be all of them, and a
+// pattern in the name of one: most accounts may not list their buckets.
+func (x expander) bucketless(pattern string) error {
+	if !source.Keyed(pattern) {
+		return nil
+	}
+	if err := notNames(pattern); err != nil {
+		return err
+	}
+	names := []string{pattern}
+	if strings.Contains(bucketOf(pattern), "{") {
+		var err error
+		if names, err = source.Braces(pattern); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		prefix, _ := source.CutScheme(name)
+		bucket, query, asked := strings.Cut(bucketOf(name), "?")
+		switch signed := strings.Contains(query, "="); {
+		case bucket == "" && !asked:
+			return errs.New(errs.Config, "%s does not name a bucket", strconv.Quote(source.Shown(name))).
+				Try("write %sBUCKET/PATH%s", prefix, x.buckets(prefix))
+		case hasGlob(bucket), asked && !signed:
+			return errs.New(errs.Config, "%s has a pattern in the name of the bucket, where none is allowed", strconv.Quote(source.Shown(name))).
+				Try("name each bucket, or put their names into braces: %s{ONE,TWO}/PATH", prefix)
+		}
+	}
+	return nil
+}
+
+func bucketOf(name string) string {
+	_, rest := source.CutScheme(name)
+	bucket, _, _ := strings.Cut(rest, "/")
+	return bucket
+}
+
+// bucketsFor is how long an error waits for the names of buckets.
+const bucketsFor = 2 * time.Second
+
+// buckets names some that there are; "": that is not known soon.
+func (x expander) buckets(prefix string) string {
+	ctx, cancel := context.WithTimeout(x.ctx, bucketsFor)
+	defer cancel()
+	all, err := source.Names(ctx, x.src, prefix)
+	if err != nil || len(all) == 0 {
+		return ""
+	}
+	var names []string
+	for _, it := range all[:min(len(all), 5)] {
+		names = append(names, errs.Name(it.Base()))
+	}
+	if len(all) > len(names) {
+		names = append(names, "...")
+	}
+	return "; there are the buckets " + strings.Join(names, ", ")
 }

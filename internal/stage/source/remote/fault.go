@@ -18,6 +18,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // Kind says why an attempt failed, and so what may help.
@@ -76,6 +77,18 @@ func Foreign(name, what string, cause error, body []byte) *Fault {
 		Kind: Broken, What: what, Cause: cause, got: xxhash.Sum64(body) | 1,
 		Final: errs.New(errs.Unreachable, "%s", what).At(at(name)).Because(cause).
 			Try("check endpoint_url and any proxies: another kind of server may answer there"),
+	}
+}
+
+// Unversioned is the fault of an answer that does not say which version of an object it has:
+// proxies are known to drop headers. what is the one that is missing, such as "ETag". If three
+// such answers come, nothing says that the object has not changed.
+func Unversioned(obj source.Info, what string) *Fault {
+	what = "the answer has no " + what
+	return &Fault{
+		Kind: Broken, What: what, got: xxhash.Sum64String(what) | 1,
+		Final: errs.New(errs.Changed, "the object may not be the one that was indexed: %s to compare with %q", what, obj.Version).At(at(obj.Name)).
+			Try("check the server and any proxies: each answer must have what the first one had (curl -i -r 0-0 shows it)"),
 	}
 }
 

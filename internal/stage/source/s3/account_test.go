@@ -379,6 +379,23 @@ func TestNotFound(t *testing.T) {
 			t.Errorf("%s: %v, %s", name, err, e.Hint)
 		}
 	}
+	for name, want := range map[string][2]string{
+		"s3://":              {"does not name a bucket", "s3://BUCKET/PATH; there are the buckets data, imagenet"},
+		"s3:///train":        {"does not name a bucket", "data, imagenet"},
+		"s3://{data,}/train": {"does not name a bucket", "data, imagenet"},
+		"s3://*":             {"pattern in the name of the bucket", "braces"},
+		"s3://da*/train/*":   {"pattern in the name of the bucket", "braces"},
+		"s3://dat?/train":    {"pattern in the name of the bucket", "braces"},
+		"s3://{data,im*}/x":  {"pattern in the name of the bucket", "braces"},
+	} {
+		_, err := pattern.Expand(t.Context(), src, []string{name})
+		if e := errs.From(err); e.Code != errs.Config || !strings.Contains(e.What, want[0]) || !strings.Contains(e.Hint, want[1]) {
+			t.Errorf("%s: %v, %s", name, err, e.Hint)
+		}
+	}
+	if all, err := pattern.Expand(t.Context(), src, []string{"s3://{data,imagenet}/train/*"}); err != nil || len(all) != 2 {
+		t.Errorf("braces in the name of the bucket: %q, %v", all, err)
+	}
 	for _, name := range []string{"s3://no-such-bucket", "s3://no-such-bucket/x"} {
 		_, err := src.Stat(t.Context(), name)
 		if e := errs.From(err); e.Code != errs.NotFound || !strings.Contains(err.Error(), "no bucket no-such-bucket") || !strings.Contains(e.Hint, "endpoint_url") {

@@ -65,6 +65,8 @@ func parse(name string) (object, error) {
 	case strings.HasPrefix(bucket, "arn:"), strings.HasSuffix(bucket, "--x-s3"):
 		return object{}, errs.New(errs.Unsupported, "access points and directory buckets are not supported").At(at(name)).
 			Try("give the name of a general purpose bucket, or an access point's alias (it ends in -s3alias)")
+	case strings.Contains(bucket, "{"): // braces, which are not there as they are written
+		return object{}, errs.New(errs.NotFound, "%s is not the name of a bucket", errs.Name(bucket)).At(at(name)).Try("write s3://bucket/key")
 	case bucket == "" || len(bucket) > 255 || strings.IndexFunc(bucket, notOfBucket) >= 0:
 		return object{}, errs.New(errs.Config, "%s is not the name of a bucket", errs.Name(bucket)).At(at(name)).Try("write s3://bucket/key")
 	}
@@ -241,8 +243,17 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		return 0, err
 	}
 	v := version(ans.Header.Get("ETag"), ans.Header.Get("Last-Modified"))
-	if size >= 0 && size != obj.Size || obj.Version != "" && v != obj.Version {
-		return 0, remote.Changed(obj, "it was %s of %d bytes and is now %s of %d", obj.Version, obj.Size, v, size)
+	tagged := obj.Version != "" && !strings.HasPrefix(obj.Version, modified)
+	switch {
+	case size >= 0 && size != obj.Size:
+		return 0, remote.Changed(obj, "it had %d bytes and now has %d", obj.Size, size)
+	case v == obj.Version, obj.Version == "":
+	case tagged && (v == "" || strings.HasPrefix(v, modified)):
+		return 0, remote.Unversioned(obj, "ETag")
+	case v == "":
+		return 0, remote.Unversioned(obj, "Last-Modified")
+	default:
+		return 0, remote.Changed(obj, "it was %s and is now %s", obj.Version, v)
 	}
 	n, err := remote.Fill(ctx, obj.Name, ans.Body, p)
 	if err == nil && whole {

@@ -270,6 +270,35 @@ func TestConditionsThatAreIgnored(t *testing.T) {
 	}
 }
 
+// An answer whose ETag a proxy has dropped is asked for again. If none has one, nothing says
+// that the object is the same.
+func TestAnETagIsDropped(t *testing.T) {
+	f := newFake(t, map[string][]byte{"x": []byte("before")})
+	f.header = http.Header{"Etag": {`"1"`}}
+	src := reach(t, source.Access{})
+	st := stat(t, src, "s3://some-bucket/x")
+	var drops atomic.Int64
+	f.before = func(w http.ResponseWriter, _ *http.Request) bool {
+		if drops.Add(-1) < 0 {
+			return false
+		}
+		w.Header().Set("Content-Range", "bytes 0-5/6")
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = w.Write([]byte("before"))
+		return true
+	}
+	drops.Store(1)
+	p := make([]byte, 6)
+	if err := src.ReadAt(t.Context(), st, p, 0); err != nil || string(p) != "before" {
+		t.Errorf("%q, %v", p, err)
+	}
+	drops.Store(1 << 40)
+	err := src.ReadAt(t.Context(), st, p, 0)
+	if errs.CodeOf(err) != errs.Changed || !strings.Contains(err.Error(), "the answer has no ETag") {
+		t.Errorf("no answer has an ETag: %v", err)
+	}
+}
+
 // Objects without a strong ETag are told apart by the time of their last change, as it is
 // in listings too.
 func TestWithoutETag(t *testing.T) {

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
@@ -230,6 +234,38 @@ func TestDatasetOfAList(t *testing.T) {
 	for _, r := range got.take() {
 		if r.Header.Get("Authorization") != "Bearer hush" {
 			t.Errorf("a host that the user wrote got %q", r.Header.Get("Authorization"))
+		}
+	}
+}
+
+// A signed URL of a file that was put into the folder of an S3 server: it has no ETag, and
+// its time has fractions of a second, which the server takes for a change.
+func TestSignedURLWithoutAnETag(t *testing.T) {
+	server := servers.S3(t, servers.S3Options{})
+	file := filepath.Join(server.Dir, "d", "x")
+	put := func(text string, at time.Time) {
+		stagetest.Put(t, file, []byte(text))
+		stagetest.Must(t, os.Chtimes(file, at, at))
+	}
+	put("before", time.Unix(1_700_000_000, 123_456_789))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+server.Path("d/x")+"?X-Amz-Expires=600", nil)
+	stagetest.Must(t, err)
+	keys := aws.Credentials{AccessKeyID: server.Env["AWS_ACCESS_KEY_ID"], SecretAccessKey: server.Env["AWS_SECRET_ACCESS_KEY"]}
+	url, _, err := v4.NewSigner().PresignHTTP(t.Context(), keys, req, "UNSIGNED-PAYLOAD", "s3", server.Env["AWS_REGION"], time.Now())
+	stagetest.Must(t, err)
+	src := open(t)
+	obj, err := src.Stat(t.Context(), url)
+	if err != nil || obj.Version != "modified Tue, 14 Nov 2023 22:13:20 GMT" {
+		t.Fatalf("%+v, %v", obj, err)
+	}
+	p := make([]byte, 6)
+	if err := src.ReadAt(t.Context(), obj, p, 0); err != nil || string(p) != "before" {
+		t.Errorf("%q, %v", p, err)
+	}
+	put("after!", time.Unix(1_700_000_001, 0))
+	for _, src := range []source.Source{src, open(t)} {
+		if err := src.ReadAt(t.Context(), obj, p, 0); errs.CodeOf(err) != errs.Changed {
+			t.Errorf("what was replaced is read: %q, %v", p, err)
 		}
 	}
 }

@@ -20,6 +20,9 @@ type store struct {
 	places places
 	ranged sync.Map // hosts that have answered with a range
 	noHead sync.Map // hosts that refuse HEAD
+	// loose are hosts to which times are not sent as a condition: they refused what had not
+	// changed. Some compare fractions of a second, which their own answers leave out.
+	loose sync.Map
 }
 
 var (
@@ -103,12 +106,19 @@ func (s *store) probe(ctx context.Context, name string) (source.Info, error) {
 
 // Read is remote.Store's.
 func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) (int, error) {
+	_, loose := s.loose.Load(s.Host(obj.Name))
+	return s.read(ctx, obj, p, off, loose)
+}
+
+// read is Read. If it is loose, no time is a condition of the request, and that of the answer
+// must be the object's.
+func (s *store) read(ctx context.Context, obj source.Info, p []byte, off int64, loose bool) (int, error) {
 	h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)}}
 	modified, since := strings.CutPrefix(obj.Version, byTime)
 	switch {
-	case since:
+	case since && !loose:
 		h.Set("If-Unmodified-Since", modified)
-	case obj.Version != "":
+	case obj.Version != "" && !since:
 		h.Set("If-Match", obj.Version)
 	}
 	a, err := s.do(ctx, http.MethodGet, obj.Name, h)
@@ -116,8 +126,10 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		return 0, err
 	}
 	defer a.done()
-	switch a.StatusCode {
-	case http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
+	switch {
+	case a.StatusCode == http.StatusPreconditionFailed && since && !loose:
+		return s.read(ctx, obj, p, off, true)
+	case a.StatusCode == http.StatusPreconditionFailed, a.StatusCode == http.StatusRequestedRangeNotSatisfiable:
 		return 0, remote.Changed(obj, "the server answered %d", a.StatusCode)
 	}
 	if err := s.part(a, obj.Name); err != nil {
@@ -127,11 +139,21 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	if size >= 0 && err == nil && size != obj.Size {
 		return 0, remote.Changed(obj, "it has %d bytes, and had %d", size, obj.Size)
 	}
-	if v := version(a.Header); obj.Version != "" && v != obj.Version && (v != "" || !since) {
+	switch v := version(a.Header); {
+	case v == obj.Version, obj.Version == "":
+	case v == "" && since && !loose: // a part may leave out the time that was a condition of it
+	case !since && (v == "" || strings.HasPrefix(v, byTime)):
+		return 0, remote.Unversioned(obj, "ETag")
+	case v == "":
+		return 0, remote.Unversioned(obj, "Last-Modified")
+	default:
 		return 0, remote.Changed(obj, "its version was %[2]q and is now %[1]q", v, obj.Version)
 	}
 	if err != nil {
 		return 0, err
+	}
+	if since && loose {
+		s.loose.Store(s.Host(obj.Name), true)
 	}
 	n, err := remote.Fill(ctx, obj.Name, a.Body, p)
 	if err != nil {

@@ -29,6 +29,10 @@ const (
 	smallRequests  = "small reads, 4 KiB"
 	oneConnection  = "one connection"
 	allConnections = "all connections"
+
+	// wholeObjects follows the names of tiers of small objects: each is a request, whose wait
+	// is most of what it costs.
+	wholeObjects = ", whole objects"
 )
 
 // far is some objects of a dataset that come over a network.
@@ -38,6 +42,9 @@ type far struct {
 	part int64 // bytes of one request
 	all  int   // connections
 	wait float64
+	// whole says that all objects are small: what a connection brings is bounded by waits, and
+	// taking them off would leave little but chance.
+	whole bool
 }
 
 // isFar says whether names are of a server.
@@ -64,6 +71,7 @@ func newFar(ctx context.Context, schemes []source.Scheme, s spec.Spec, names []s
 	if l, ok := src.Link(f.objs[0].Name); ok {
 		f.part, f.all = l.Part, max(l.Conns, 1)
 	}
+	f.whole = !slices.ContainsFunc(f.objs, func(o source.Info) bool { return o.Size >= min(f.part, wholeRead) })
 	return f
 }
 
@@ -92,9 +100,13 @@ func (f *far) small(ctx context.Context, d time.Duration) evidence.Tier {
 	return t
 }
 
-// together is requests as long as the loader's, so many at once. Of one connection the waits
-// for answers are taken off: they are in the tier of small reads.
+// together is requests as long as the loader's, so many at once, or of whole objects if these
+// are shorter. Unless they are small, the waits for answers are taken off one connection: they
+// are in the tier of small reads.
 func (f *far) together(ctx context.Context, name string, n int, d time.Duration) evidence.Tier {
+	if f.whole {
+		name += wholeObjects
+	}
 	t := evidence.Tier{Of: evidence.OfStorage, Name: name, Count: evidence.Measured(float64(n), fromRequests)}
 	var bytes, requests atomic.Int64
 	var failed atomic.Pointer[error]
@@ -119,7 +131,7 @@ func (f *far) together(ctx context.Context, name string, n int, d time.Duration)
 		return t
 	}
 	seconds := time.Since(began).Seconds()
-	if n == 1 {
+	if n == 1 && !f.whole {
 		seconds = max(seconds-float64(requests.Load())*f.wait, seconds/10)
 	}
 	t.Bytes = evidence.Ratio(float64(bytes.Load()), seconds, fromRequests)
