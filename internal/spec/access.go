@@ -128,9 +128,9 @@ const (
 	FreshNever  = "never"
 )
 
-// variable is the name of an environment variable. Lower case is refused: tokens have it,
+// variableName is the name of an environment variable. Lower case is refused: tokens have it,
 // and a token that is written where its variable belongs must not get any further.
-var variable = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+var variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
 // accessKey are the ids of AWS's keys, which look like names of variables.
 var accessKey = regexp.MustCompile(`^(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}$`)
@@ -139,7 +139,7 @@ var accessKey = regexp.MustCompile(`^(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}$`)
 // hold a secret are not repeated.
 func checkStorage(p *Problems, s source.Storage, oneOf choice) {
 	oneOf("dataset.storage.fresh", s.Fresh, "", FreshAlways, FreshNever)
-	if s.TokenEnv != "" && (!variable.MatchString(s.TokenEnv) || accessKey.MatchString(s.TokenEnv)) {
+	if s.TokenEnv != "" && (!variableName.MatchString(s.TokenEnv) || accessKey.MatchString(s.TokenEnv)) {
 		p.Addf("dataset.storage.token_env is not the name of an environment variable (capital letters, digits, _): export the token, for example as MY_TOKEN, and set token_env: MY_TOKEN")
 	}
 	if s.Anonymous && s.TokenEnv != "" {
@@ -177,24 +177,24 @@ func checkOrigins(p *Problems, origins []string) {
 }
 
 // SecretKey is the problem of a key of dataset.storage that holds a secret, without its
-// value; "": another key.
-func SecretKey(at, key string) (problem, hint string) {
-	set, is := Secret(key)
+// value; "": another key. names are the paths of the dataset.
+func SecretKey(at, key string, names []string) (problem, hint string) {
+	do, is := Secret(key, names...)
 	if !is {
 		return "", ""
 	}
 	return fmt.Sprintf("%s.%s is refused: a Spec is saved and shown, so it holds no keys, tokens or passwords", at, key),
-		fmt.Sprintf("remove it, and set %s where the program runs", set)
+		fmt.Sprintf("remove it, and %s where the program runs", do)
 }
 
 // refuseSecrets finds secrets in the storage of a dataset.
-func refuseSecrets(raw json.RawMessage) error {
+func refuseSecrets(raw json.RawMessage, names []string) error {
 	var keys map[string]json.RawMessage
 	if len(raw) == 0 || json.Unmarshal(raw, &keys) != nil {
 		return nil
 	}
 	for key := range keys {
-		if problem, hint := SecretKey("dataset.storage", key); problem != "" {
+		if problem, hint := SecretKey("dataset.storage", key, names); problem != "" {
 			return errs.New(errs.Config, "%s", problem).Try("%s", hint)
 		}
 	}

@@ -119,6 +119,28 @@ func TestSecretsAreRefused(t *testing.T) {
 	}
 }
 
+// The variables are those of the store in use.
+func TestSecretsOfTheStoreInUse(t *testing.T) {
+	for _, c := range []struct{ path, key, want string }{
+		{`"s3://b/x"`, "token", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (for temporary keys, AWS_SESSION_TOKEN too) where"},
+		{`["a", "s3://b/x"]`, "account_key", "set AWS_ACCESS_KEY_ID and"},
+		{`"s3://b/x"`, "secret", "set AWS_SECRET_ACCESS_KEY where"},
+		{`"gs://b/x"`, "token", "set GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own"},
+		{`"az://c/x"`, "key", "set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or a variable"},
+		{`"abfss://c@a.dfs.core.windows.net/x"`, "account_key", "set AZURE_STORAGE_KEY where"},
+		{`"hf://datasets/a/b"`, "token", "set HF_TOKEN, or a variable of your own, named by token_env where"},
+		{`"@https://h/list"`, "password", "write it into .netrc (the file NETRC names), or into a variable of your own, named by token_env, where"},
+		{`["s3://b/x", "gs://b/x"]`, "token", "set HF_TOKEN, AWS_SESSION_TOKEN,"},
+	} {
+		for _, label := range []string{"", `, "label": 7`} {
+			text := `{"dataset": {"path": ` + c.path + `, "storage": {"` + c.key + `": "hush"}` + label + `}}`
+			if _, err := Read([]byte(text)); !strings.Contains(errs.From(err).Hint, c.want) {
+				t.Errorf("%s: %v\nwant %s", text, errs.From(err).Hint, c.want)
+			}
+		}
+	}
+}
+
 // What is read from a Spec has no secrets in its names; Places has them, and so has what
 // is passed on to another process. Nothing else, not even fmt, writes them.
 func TestNamesAreHidden(t *testing.T) {

@@ -48,7 +48,8 @@ func Read(raw []byte) (Spec, error) {
 // their own UnmarshalJSON.
 type values struct {
 	found Problems
-	hint  string // of the first value that has one
+	hint  string   // of the first value that has one
+	paths []string // of the dataset that is walked
 }
 
 // walk compares a value with the type that it should have.
@@ -86,6 +87,9 @@ func (v *values) walk(raw json.RawMessage, t reflect.Type, at string) {
 		if t == reflect.TypeFor[source.Storage]() {
 			v.secrets(at, keys)
 		}
+		if t == reflect.TypeFor[Dataset]() {
+			v.paths = pathsOf(keys["path"])
+		}
 		for _, f := range reflect.VisibleFields(t) {
 			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if value, ok := keys[key]; ok && key != "-" {
@@ -120,7 +124,7 @@ func (v *values) try(raw json.RawMessage, t reflect.Type, at string) {
 // secrets refuses keys of a dataset's storage that hold secrets.
 func (v *values) secrets(at string, keys map[string]json.RawMessage) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if problem, hint := SecretKey(at, key); problem != "" {
+		if problem, hint := SecretKey(at, key, v.paths); problem != "" {
 			v.found = append(v.found, problem)
 			v.hint = cmp.Or(v.hint, hint)
 		}

@@ -94,7 +94,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         problems = Problems("WebDataset")
-        self._storage = read_storage(storage_options, problems)
+        self._storage = read_storage(storage_options, problems, urls)
         seed = scalar(seed)
         self.urls = _webwords.shards(urls, problems)
         self._shuffle = bool(shardshuffle)
