@@ -34,6 +34,13 @@ def test_names_are_shown_as_the_engine_shows_them() -> None:
         assert str(one).count("https://h/x") == 4
 
 
+def test_what_is_quoted_is_not_named_again() -> None:
+    where = {"file": "s3://b/x", "offset": 3}
+    assert str(stoker.ConfigError('there is no "s3://b/x"', where={"file": "s3://b/x"})) == 'there is no "s3://b/x"'
+    assert str(stoker.ConfigError('there is no "s3://b/x"', where=where)) == 'there is no "s3://b/x" (offset 3)'
+    assert str(stoker.ConfigError("there is none", where=where)) == "there is none (s3://b/x, offset 3)"
+
+
 def read(given: Any) -> dict[str, Any] | None:
     problems = Problems("read")
     found = read_storage(given, problems)

@@ -78,8 +78,11 @@ class StokerError(Exception):
 
     def __str__(self) -> str:
         text = _plain(self.what)
+        told = f'"{self.where.get("file")}"' in self.what
         location = ", ".join(
-            form.format(_name(self.where[key])) for key, form in _WHERE_WORDS.items() if key in self.where
+            form.format(_name(self.where[key]))
+            for key, form in _WHERE_WORDS.items()
+            if key in self.where and not (told and key == "file")
         )
         if location:
             text += f" ({location})"
@@ -296,6 +299,11 @@ class Problems:
             if hint:
                 lines.append(f"    try: {hint}")
         raise ConfigError("\n".join(lines))
+
+
+def many(number: int, what: str) -> str:
+    """So many things: ``1 sample``, ``1,200 batches``."""
+    return f"{number:,} {what}" + ("" if number == 1 else "es" if what.endswith(("ch", "s")) else "s")
 
 
 MAX_COUNT = 1 << 53  # of samples, in what decides an order: a float holds every integer up to it

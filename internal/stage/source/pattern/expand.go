@@ -172,7 +172,11 @@ func (x expander) notFound(pattern, name string, missing, of int) error {
 	case hasGlob(name):
 		e = errs.New(errs.NotFound, "nothing matches %s", strconv.Quote(shown))
 	case of > 1:
-		e = errs.New(errs.NotFound, "%d of the %d files of %s are missing, the first is %s", missing, of, strconv.Quote(source.Shown(pattern)), strconv.Quote(shown))
+		are := "are missing, the first is"
+		if missing == 1 {
+			are = "is missing:"
+		}
+		e = errs.New(errs.NotFound, "%d of the %d files of %s %s %s", missing, of, strconv.Quote(source.Shown(pattern)), are, strconv.Quote(shown))
 	}
 	_ = e.At(errs.Where{File: shown})
 	return e.Try("%s", Suggest(x.ctx, x.src, name))

@@ -126,6 +126,6 @@ func (t *trial) gaveUp(name string, off int64, f *Fault, origin string) error {
 	case f.Kind == Throttled:
 		code, what, hint = errs.Throttled, "the store refused requests", "ask for a higher limit, spread the data over more prefixes, or set fetch.connections (stoker bench: --connections)"
 	}
-	return errs.New(code, "%s within %s, in %d attempts", what, errs.InSeconds(t.deadline), t.all).
+	return errs.New(code, "%s within %s, in %s", what, errs.InSeconds(t.deadline), errs.Many(t.all, "attempt")).
 		At(atByte(name, off)).Because(fmt.Errorf("%s", b.String())).Try("%s", hint)
 }
