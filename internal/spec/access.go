@@ -96,7 +96,7 @@ func ParseDuration(text string) (Duration, error) {
 		}
 	}
 	if err != nil || d <= 0 || d > maxDuration {
-		return 0, fmt.Errorf("%q is not a duration: write seconds, or text such as \"10m\", at most \"24h\"", text)
+		return 0, fmt.Errorf("%q is not a duration: write a number of seconds above 0, such as 90, or text such as \"10m\"; at most \"24h\"", text)
 	}
 	return Duration(d), nil
 }
@@ -132,15 +132,23 @@ const (
 // and a token that is written where its variable belongs must not get any further.
 var variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
-// accessKey are the ids of AWS's keys, which look like names of variables.
-var accessKey = regexp.MustCompile(`^(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}$`)
+// accessKey are the ids of AWS's keys, which look like names of variables, and so do
+// tokens in capital letters: oneWord.
+var (
+	accessKey = regexp.MustCompile(`^(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}$`)
+	oneWord   = regexp.MustCompile(`^[A-Z0-9]{24,}$`)
+)
+
+func likeToken(name string) bool {
+	return accessKey.MatchString(name) || oneWord.MatchString(name) && strings.ContainsAny(name, "0123456789")
+}
 
 // checkStorage reports what is wrong with how a store is to be reached. Values that may
 // hold a secret are not repeated.
 func checkStorage(p *Problems, s source.Storage, oneOf choice) {
 	oneOf("dataset.storage.fresh", s.Fresh, "", FreshAlways, FreshNever)
-	if s.TokenEnv != "" && (!variableName.MatchString(s.TokenEnv) || accessKey.MatchString(s.TokenEnv)) {
-		p.Addf("dataset.storage.token_env is not the name of an environment variable (capital letters, digits, _): export the token, for example as MY_TOKEN, and set token_env: MY_TOKEN")
+	if s.TokenEnv != "" && (!variableName.MatchString(s.TokenEnv) || likeToken(s.TokenEnv)) {
+		p.Addf("dataset.storage.token_env is not the name of an environment variable (capital letters, digits, _): give the name, not the token; for example, export MY_TOKEN with the token, and write MY_TOKEN here")
 	}
 	if s.Anonymous && s.TokenEnv != "" {
 		p.Addf("dataset.storage has anonymous and token_env: keep one")

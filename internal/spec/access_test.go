@@ -46,16 +46,17 @@ func TestAccess(t *testing.T) {
 // Wrong values of these keys are named, with what they can be.
 func TestAccessTeaches(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"fetch": {"deadline": "soon"}}`:   `fetch.deadline is "soon": it must be a number of seconds, or text such as "10m", at most "24h"`,
-		`{"fetch": {"deadline": 0}}`:        `fetch.deadline is 0: it must be`,
-		`{"fetch": {"deadline": "300h"}}`:   `fetch.deadline is "300h": it must be`,
-		`{"fetch": {"deadline": 1e99}}`:     `fetch.deadline is 1e99: it must be`,
-		`{"fetch": {"connections": 0}}`:     `fetch.connections is 0: it must be "auto", or a number of connections from 1 to 4096`,
-		`{"fetch": {"connections": "all"}}`: `fetch.connections is "all": it must be`,
-		`{"fetch": {"bandwidth": "auto"}}`:  `fetch.bandwidth is "auto": it must be "none", bytes per second`,
-		`{"fetch": {"bandwidth": 0}}`:       `fetch.bandwidth is 0: it must be`,
-		`{"fetch": {"hedge": "no"}}`:        `fetch.hedge is "no": it must be true or false`,
-		`{"fetch": {"ahead": "far"}}`:       `fetch.ahead is "far": it must be "auto", a number of bytes`,
+		`{"fetch": {"deadline": "soon"}}`:           `fetch.deadline is "soon": it must be a number of seconds above 0, such as 90, or text such as "10m"; at most "24h"`,
+		`{"dataset": {"storage": {"fresh": true}}}`: `dataset.storage.fresh has the wrong type: it must be always (the index is compared with a listing at every opening) or never`,
+		`{"fetch": {"deadline": 0}}`:                `fetch.deadline is 0: it must be`,
+		`{"fetch": {"deadline": "300h"}}`:           `fetch.deadline is "300h": it must be`,
+		`{"fetch": {"deadline": 1e99}}`:             `fetch.deadline is 1e99: it must be`,
+		`{"fetch": {"connections": 0}}`:             `fetch.connections is 0: it must be "auto", or a number of connections from 1 to 4096`,
+		`{"fetch": {"connections": "all"}}`:         `fetch.connections is "all": it must be`,
+		`{"fetch": {"bandwidth": "auto"}}`:          `fetch.bandwidth is "auto": it must be "none", bytes per second`,
+		`{"fetch": {"bandwidth": 0}}`:               `fetch.bandwidth is 0: it must be`,
+		`{"fetch": {"hedge": "no"}}`:                `fetch.hedge is "no": it must be true or false`,
+		`{"fetch": {"ahead": "far"}}`:               `fetch.ahead is "far": it must be "auto", a number of bytes`,
 	} {
 		if _, err := Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\n %v\nwant\n %s", text, err, want)
@@ -70,6 +71,7 @@ func TestAccessTeaches(t *testing.T) {
 		{source.Storage{Fresh: "sometimes"}, nil, `dataset.storage.fresh is "sometimes": it can be always, never`},
 		{source.Storage{TokenEnv: "hf_hush"}, nil, "token_env is not the name of an environment variable"},
 		{source.Storage{TokenEnv: "AKIAIOSFODNN7EXAMPLE"}, nil, "token_env is not the name of an environment variable"},
+		{source.Storage{TokenEnv: "F86D081884C7D659ABC0C55AD0"}, nil, "give the name, not the token"},
 		{source.Storage{TokenEnv: "T", Anonymous: true}, nil, "anonymous and token_env: keep one"},
 		{source.Storage{Profile: "T", Anonymous: true}, nil, "anonymous and profile: keep one"},
 		{source.Storage{EndpointURL: "127.0.0.1:9000"}, nil, "endpoint_url is not the URL of a server"},

@@ -118,7 +118,11 @@ func (v *values) try(raw json.RawMessage, t reflect.Type, at string) {
 	if strings.Contains(at+".", "dataset.storage.") || strings.Contains(at, "].storage") { // it may be a secret
 		is = "has the wrong type"
 	}
-	v.found = append(v.found, fmt.Sprintf("%s %s: it must be %s", cmp.Or(at, "the Spec"), is, Wanted(t, string(raw))))
+	must := Wanted(t, string(raw))
+	if strings.HasSuffix(at, "storage.fresh") {
+		must = FreshAlways + " (the index is compared with a listing at every opening) or " + FreshNever + " (it is trusted)"
+	}
+	v.found = append(v.found, fmt.Sprintf("%s %s: it must be %s", cmp.Or(at, "the Spec"), is, must))
 }
 
 // secrets refuses keys of a dataset's storage that hold secrets.
@@ -175,7 +179,7 @@ func wanted(t reflect.Type) string {
 	case reflect.TypeFor[Rate]():
 		return `"none", bytes per second, or text such as "100MB"`
 	case reflect.TypeFor[Duration]():
-		return `a number of seconds, or text such as "10m", at most "24h"`
+		return `a number of seconds above 0, such as 90, or text such as "10m"; at most "24h"`
 	case reflect.TypeFor[Numbers]():
 		return "a list of numbers, or the path of a .npy file"
 	case reflect.TypeFor[Lengths]():

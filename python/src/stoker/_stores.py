@@ -22,6 +22,7 @@ from ._numbers import scalar
 from ._shown import plain, shown
 
 _TEXTS = ("endpoint_url", "region", "profile", "token_env", "fresh")
+_FRESH = "give 'always' (the index is compared with a listing at every opening) or 'never' (it is trusted)"
 _FLAGS = ("anonymous", "requester_pays")
 KEYS = ("endpoint_url", "region", "profile", "anonymous", "requester_pays", "token_env", "fresh")
 
@@ -150,7 +151,8 @@ def _take(given: Mapping[Any, Any], found: dict[str, Any], problems: Problems, n
             _notice.say(f"storage_options['token'] is ignored: {value!r} is found as Google's own tools find it")
         elif name in _TEXTS:
             if value is not None and not isinstance(value, str):  # the value may be a secret
-                problems.add(f"storage_options has {key!r} of type {type(value).__name__}", "give text")
+                hint = _FRESH if name == "fresh" else "give text"
+                problems.add(f"storage_options has {key!r} of type {type(value).__name__}", hint)
             else:
                 found[name] = value
         elif name in _FLAGS:
@@ -182,11 +184,12 @@ def _known(key: Any, keys: Sequence[str], *also: str) -> str:
 def _wrong(found: Mapping[str, Any]) -> tuple[str, str] | None:
     """What is wrong with the values. Those that may be secret are not repeated."""
     if (variable := found.get("token_env")) and (
-        not re.fullmatch(r"[A-Z_][A-Z0-9_]*", variable) or re.match(r"(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}$", variable)
+        not re.fullmatch(r"[A-Z_][A-Z0-9_]*", variable)
+        or re.fullmatch(r"(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}|(?=.*[0-9])[A-Z0-9]{24,}", variable)
     ):
         return (
             "storage_options has a 'token_env' that is not the name of an environment variable (capitals, digits, _)",
-            "export the token, for example as MY_TOKEN, and give 'token_env': 'MY_TOKEN'",
+            "give the name, not the token: for example, export MY_TOKEN with the token, and give 'token_env': 'MY_TOKEN'",
         )
     if (address := found.get("endpoint_url")) and shown(address) != address:
         return (
@@ -194,7 +197,7 @@ def _wrong(found: Mapping[str, Any]) -> tuple[str, str] | None:
             "leave them out, and put them into .netrc or the store's environment variables",
         )
     if found.get("fresh") not in (None, "always", "never"):
-        return f"storage_options has 'fresh': {found['fresh']!r}", "it can be 'always' or 'never'"
+        return f"storage_options has 'fresh': {found['fresh']!r}", _FRESH
     return None
 
 
@@ -241,7 +244,7 @@ def read_fetch(given: Any, problems: Problems) -> dict[str, Any] | None:
         elif key == "hedge":
             found[key] = truth("hedge of fetch", value, problems)
         elif key == "deadline" and not (isinstance(value, str) or _seconds(value)):
-            problems.add(f"fetch has deadline {value!r}", "give seconds, or text such as '10m', at most 24 hours")
+            problems.add(f"fetch has deadline {value!r}", "give a number of seconds above 0, such as 90, or text such as '10m'; at most '24h'")
         else:
             found[key] = value
     return found or None
