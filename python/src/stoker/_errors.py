@@ -176,6 +176,7 @@ _WORDS = [
         (r"([a-z_]+) in dataset\.storage: ", r"storage_options \1: "),
         (r"dataset\.storage\.([a-z_]+)\b", r"\1 of storage_options"),
         (r"dataset\.storage\b", "storage_options"),
+        (r"fetch\.([a-z]+) \(stoker bench: --[a-z]+\)", r"\1 of fetch"),
         (r"fetch\.([a-z]+)\b", r"\1 of fetch"),
         (r"batch\.size\b", "batch_size"),
         (r"batch\.window\b", "length_window"),

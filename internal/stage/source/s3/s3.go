@@ -65,7 +65,9 @@ func parse(name string) (object, error) {
 	case strings.HasPrefix(bucket, "arn:"), strings.HasSuffix(bucket, "--x-s3"):
 		return object{}, errs.New(errs.Unsupported, "access points and directory buckets are not supported").At(at(name)).
 			Try("give the name of a general purpose bucket, or an access point's alias (it ends in -s3alias)")
-	case bucket == "" || len(bucket) > 255 || strings.IndexFunc(bucket, notOfBucket) >= 0:
+	case bucket == "":
+		return object{}, errs.New(errs.Config, "the name has no bucket").At(at(name)).Try("write s3://bucket/key")
+	case len(bucket) > 255 || strings.IndexFunc(bucket, notOfBucket) >= 0:
 		return object{}, errs.New(errs.Config, "%s is not the name of a bucket", errs.Name(bucket)).At(at(name)).Try("write s3://bucket/key")
 	}
 	return object{name, bucket, key}, nil
