@@ -151,10 +151,10 @@ func checkStorage(p *Problems, s source.Storage, oneOf choice) {
 		p.Addf("dataset.storage.token_env is not the name of an environment variable (capital letters, digits, _): give the name, not the token; for example, export MY_TOKEN with the token, and write MY_TOKEN here")
 	}
 	if s.Anonymous && s.TokenEnv != "" {
-		p.Addf("dataset.storage has anonymous and token_env: keep one")
+		p.Addf("dataset.storage.anonymous and dataset.storage.token_env exclude each other: keep one")
 	}
 	if s.Anonymous && s.Profile != "" {
-		p.Addf("dataset.storage has anonymous and profile: keep one")
+		p.Addf("dataset.storage.anonymous and dataset.storage.profile exclude each other: keep one")
 	}
 	if s.EndpointURL == "" {
 		return

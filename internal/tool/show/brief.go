@@ -61,6 +61,8 @@ func Of(n, of int64, done, what string) string {
 		return "no sample that was " + done + " is " + what
 	case of == 1:
 		return "the only sample that was " + done + " is " + what
+	case n == of:
+		return fmt.Sprintf("all %d samples that were %s are %s", n, done, what)
 	case n == 1:
 		return fmt.Sprintf("1 of the %d samples that were %s is %s", of, done, what)
 	}

@@ -393,6 +393,7 @@ func TestErrorsTeach(t *testing.T) {
 		"az://photos@169.254.169.254/x":                       "not a host of Azure",
 		"az://photos/../archive/x":                            "no blob has",
 		"az://../x":                                           "no blob has",
+		"az:///x":                                             "the name has no container",
 	} {
 		if _, err := src.Stat(t.Context(), name); errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
