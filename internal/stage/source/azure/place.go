@@ -206,7 +206,7 @@ func (s *store) locate(name string) (place, error) {
 	if s.env.wrong != "" {
 		return wrong(s.env.wrong+" is not a connection string", "copy it from the page \"Access keys\" of the storage account")
 	}
-	if bucket == "" && key != "" {
+	if _, rest, _ := strings.Cut(name, "://"); bucket != "" && strings.HasPrefix(rest, "/") {
 		return wrong("the name has no container", "write az://container/path")
 	}
 	// A server would follow such a part, to another container if there are enough.
