@@ -93,7 +93,11 @@ func (r *Report) part(a, b stream.ReceiptPart) {
 	case a.Epoch != b.Epoch || a.From != b.From || a.To != b.To || a.Rank != b.Rank || a.World != b.World:
 		r.differ("the first parts that differ are %s in A, %s in B", name(a), name(b))
 	case a.Samples != b.Samples:
-		r.differ("%s: A received %s, B %d", name(a), errs.Many(a.Samples, "sample"), b.Samples)
+		were := "were"
+		if a.Samples == 1 {
+			were = "was"
+		}
+		r.differ("%s: %s %s received in A, %d in B", name(a), errs.Many(a.Samples, "sample"), were, b.Samples)
 	case a.Sum != b.Sum:
 		r.differ("%s: as many samples in both, %d, but not the same ones in the same places", name(a), a.Samples)
 	default:

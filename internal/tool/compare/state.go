@@ -219,5 +219,9 @@ func between(in *orders.Orders, from, to *state) *Between {
 }
 
 func (b *Between) write(w io.Writer) {
-	fmt.Fprintf(w, "between them, %s: %s\n", errs.Many(b.Samples, "sample"), some(b.First, b.Samples))
+	are := "are"
+	if b.Samples == 1 {
+		are = "is"
+	}
+	fmt.Fprintf(w, "%s %s between them: %s\n", errs.Many(b.Samples, "sample"), are, some(b.First, b.Samples))
 }
