@@ -200,6 +200,7 @@ func replaced(text []byte, tree any) bool {
 
 // keyCheck collects keys that do not exist.
 type keyCheck struct {
+	paths    []string // of the dataset that is walked
 	problems []string
 	hints    []string
 }
@@ -234,6 +235,9 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 			}
 			return
 		}
+		if t == reflect.TypeFor[Dataset]() {
+			c.paths = textsOf(m["path"])
+		}
 		types := fieldTypes(t)
 		for _, key := range sortedKeys(m) {
 			if inner, ok := types[key]; ok {
@@ -241,7 +245,7 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 				continue
 			}
 			if t == reflect.TypeFor[Storage]() {
-				if problem, hint := spec.SecretKey(at, key); problem != "" {
+				if problem, hint := spec.SecretKey(at, key, c.paths); problem != "" {
 					c.problems, c.hints = append(c.problems, problem), append(c.hints, hint)
 					continue
 				}
@@ -249,6 +253,20 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 			c.unknown(join(at, key), key, sortedKeys(types))
 		}
 	}
+}
+
+// textsOf are a text, or the texts of a list.
+func textsOf(v any) (texts []string) {
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	for _, one := range list {
+		if text, ok := one.(string); ok {
+			texts = append(texts, text)
+		}
+	}
+	return texts
 }
 
 // ofPython are what Python's loader and datasets take code by.
@@ -264,7 +282,11 @@ func (c *keyCheck) unknown(path, key string, known []string) {
 	if slices.Contains(ofPython, key) {
 		hint = fmt.Sprintf("%s is Python code, which a Spec cannot hold: use stoker.DataLoader or stoker.benchmark in Python", path)
 	} else if near := errs.Nearest(key, known); near != "" {
-		hint = fmt.Sprintf("did you mean %q?", path[:len(path)-len(key)]+near)
+		near = fmt.Sprintf("did you mean %q?", path[:len(path)-len(key)]+near)
+		if where == "fetch" || strings.HasSuffix(where, "storage") { // few keys, that nobody knows by heart
+			near += " T" + hint[1:]
+		}
+		hint = near
 	}
 	if !slices.Contains(c.hints, hint) {
 		c.hints = append(c.hints, hint)

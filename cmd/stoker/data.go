@@ -39,7 +39,7 @@ type dataFlags struct {
 	Profile       string   `help:"Profile of the shared AWS configuration." placeholder:"NAME"`
 	Anonymous     bool     `help:"Send no credentials to the store."`
 	RequesterPays bool     `help:"Pay for requests to somebody else's bucket."`
-	TokenEnv      string   `help:"Name of the environment variable that holds a bearer token." placeholder:"VARIABLE"`
+	TokenEnv      string   `help:"Name of the environment variable that holds a bearer token: the name, not the token." placeholder:"VARIABLE"`
 	Fresh         string   `help:"Compare the index with a listing at every opening (always), or trust it (never)." placeholder:"WHEN" choices:"always,never"`
 	Origins       []string `help:"Prefixes of what a manifest or list may name elsewhere." placeholder:"PREFIX"`
 }
@@ -51,7 +51,7 @@ type fetchFlags struct {
 	Bandwidth   string `help:"Most bytes per second from a host, such as 100MB (default none)." placeholder:"RATE"`
 	Hedge       bool   `help:"Send a slow request a second time (default)."`
 	NoHedge     bool   `help:"Do not send slow requests a second time."`
-	Deadline    string `help:"How long one read is retried, such as 90s (default 10m)." placeholder:"TIME"`
+	Deadline    string `help:"How long one read is retried, such as 90s, at most 24h (default 10m)." placeholder:"TIME"`
 }
 
 // set overrides a Spec with the flags.

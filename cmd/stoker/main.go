@@ -269,9 +269,9 @@ func usage(err error, args []string) error {
 	if flag, unknown := strings.CutPrefix(what, "unknown flag "); unknown {
 		name, _, _ := strings.Cut(flag, "=") // the value may be a secret
 		what = "unknown flag " + name
-		if set, is := spec.Secret(name); is {
+		if do, is := spec.Secret(name, args...); is {
 			return errs.New(errs.Config, "%s: stoker takes no keys, tokens or passwords as flags, because everybody on the machine can see command lines", what).
-				Try("set %s where the command runs", set)
+				Try("%s where the command runs", do)
 		}
 	}
 	e := errs.New(errs.Config, "%s", what)

@@ -227,10 +227,10 @@ func TestMistakes(t *testing.T) {
 		{"bench ROOT --gpus 4", 2, "stoker: --gpus needs --need\n  try: say what one GPU trains per second: --need 2500 --gpus 4\n"},
 		{"bench ROOT --need 100 --step-ms 5", 2, "stoker: --need measures at full speed, and --step-ms slows the loop down\n  try: leave out one of them\n"},
 		{"bench --need 100", 2, "stoker: no dataset was given\n  try: stoker bench data/train, or stoker demo, which makes a dataset\n"},
-		{"bench ROOTT", 2, "stoker: there is no \"ROOTT\" (ROOTT)\n  try: did you mean \"ROOT\"?\n"},
-		{"inspect ROOT/{chelsea,cofee}", 2, "stoker: 1 of the 2 files of \"ROOT/{chelsea,cofee}\" are missing, the first is \"ROOT/cofee\" (ROOT/cofee)\n  try: did you mean \"ROOT/coffee\"?\n"},
-		{"inspect SHARDS/train-{000..001}.tar", 2, "stoker: 1 of the 2 files of \"SHARDS/train-{000..001}.tar\" are missing, the first is \"SHARDS/train-001.tar\" (SHARDS/train-001.tar)\n  try: did you mean \"SHARDS/train-000.tar\"?\n"},
-		{"inspect FLAT", 2, "stoker: \"FLAT\" has no class folder (FLAT)\n  try: 1 image is directly in it: put them in one folder per class, such as FLAT/cat/1.jpg\n"},
+		{"bench ROOTT", 2, "stoker: there is no \"ROOTT\"\n  try: did you mean \"ROOT\"?\n"},
+		{"inspect ROOT/{chelsea,cofee}", 2, "stoker: 1 of the 2 files of \"ROOT/{chelsea,cofee}\" is missing: \"ROOT/cofee\"\n  try: did you mean \"ROOT/coffee\"?\n"},
+		{"inspect SHARDS/train-{000..001}.tar", 2, "stoker: 1 of the 2 files of \"SHARDS/train-{000..001}.tar\" is missing: \"SHARDS/train-001.tar\"\n  try: the folder \"SHARDS\" has one entry: train-000.tar\n"},
+		{"inspect FLAT", 2, "stoker: \"FLAT\" has no class folder\n  try: 1 image is directly in it: put them in one folder per class, such as FLAT/cat/1.jpg\n"},
 		{"bench --spec SPECX", 2, "stoker: cannot read the Spec: open SPECX: no such file or directory\n  try: did you mean \"SPEC\"?\n"},
 		{"bench --spec WRONGKEY", 2, "stoker: the Spec has keys that do not exist: unknown key \"batch.sise\"\n  try: did you mean \"batch.size\"?\n"},
 		{"bench --spec OFPYTHON", 2, "stoker: dataset.format is python: only the program whose code makes the samples can load them\n  try: load this dataset with stoker.DataLoader in Python; a Spec cannot hold code\n"},
@@ -433,7 +433,7 @@ func TestInspectFolder(t *testing.T) {
 		}
 	}
 	got = command(t, "inspect", root)
-	want := fmt.Sprintf("stoker: %d of the 13 samples that were checked cannot be used\n  try: repair or remove them, or train with on_bad=\"skip\" or \"replace\"\n", 3)
+	want := fmt.Sprintf("stoker: %d of the 13 samples that were checked are damaged\n  try: repair or remove them, or train with on_bad=\"skip\" or \"replace\"\n", 3)
 	if got.status != 3 || got.err != want || !strings.Contains(got.out, "3 samples are damaged:\n  "+root+"/coffee/00.jpg") {
 		t.Errorf("%+v", got)
 	}
@@ -546,6 +546,16 @@ func TestInterrupt(t *testing.T) {
 			t.Errorf("%v left %v", args, left)
 		}
 		_ = os.RemoveAll(cache)
+	}
+}
+
+// A text that names a flag for verbs that have it names it once where it is one.
+func TestFlagOfBenchIsNamedOnce(t *testing.T) {
+	text := "fetch.deadline (stoker bench: --deadline) sets it"
+	for want, flags := range map[string]map[string]bool{"--deadline sets it": {"deadline": false}, text: {}} {
+		if got := asFlags(text, flags); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func (v verifyResumeCmd) Run(con *console) error {
 		return err
 	}
 	if v.Kills < 1 || v.Steps < 0 || v.Steps == 1 {
-		return errs.New(errs.Config, "%d kills, %d steps: at least 1 kill and 2 steps are needed", v.Kills, v.Steps).Try("leave both out")
+		return errs.New(errs.Config, "%s, %s: at least 1 kill and 2 steps are needed", errs.Many(v.Kills, "kill"), errs.Many(v.Steps, "step")).Try("leave both out")
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -12,6 +12,9 @@ import (
 // dtype="uint32", batch_size.
 var setting = regexp.MustCompile(`\b((?:dataset\.storage|dataset|batch|order|deliver|fetch)\.)?([a-z_]+)(=("[^"]*"|[A-Za-z0-9_]+)?)?`)
 
+// ofBench is a flag, and the same of stoker bench, which texts name for verbs without it.
+var ofBench = regexp.MustCompile(`--[a-z-]+ \(stoker bench: --[a-z-]+\)`)
+
 // lanes is the one whose name is a usual word.
 var lanes = regexp.MustCompile(`\bworkers is (-?\d+)(: it can be 1 to \d+ lanes, or 0 for all)?`)
 
@@ -24,7 +27,7 @@ func asFlags(text string, flags map[string]bool) string {
 	if _, is := flags["workers"]; is {
 		text = lanes.ReplaceAllString(text, "--workers is $1$2")
 	}
-	return replace(text, func(prefix, name, value string, given bool) (string, bool) {
+	text = replace(text, func(prefix, name, value string, given bool) (string, bool) {
 		flag, known := renamed[prefix+name]
 		if !known {
 			flag = strings.ReplaceAll(name, "_", "-")
@@ -37,6 +40,13 @@ func asFlags(text string, flags map[string]bool) string {
 			return "--" + flag, true
 		}
 		return "--" + flag + " " + strings.Trim(value, `"`), true
+	})
+	return ofBench.ReplaceAllStringFunc(text, func(both string) string {
+		flag, same, _ := strings.Cut(both, " (stoker bench: ")
+		if flag+")" != same {
+			return both
+		}
+		return flag
 	})
 }
 

@@ -73,7 +73,7 @@ func (l *Loader) checkList(list order.List, epoch int64) error {
 			continue
 		}
 		if id < 0 || id >= l.data.Len() {
-			return errs.New(errs.Config, "the sampler gave sample %d at place %d, but there are %d samples", id, list.Place+int64(i), l.data.Len()).
+			return errs.New(errs.Config, "the sampler gave sample %d at place %d, but the dataset has %s", id, list.Place+int64(i), errs.Many(l.data.Len(), "sample")).
 				Try("a sampler gives numbers from 0 to len(dataset) - 1")
 		}
 	}

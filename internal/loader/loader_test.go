@@ -551,14 +551,45 @@ func TestPerSampleAllocations(t *testing.T) {
 }
 
 // tried is a network whose server is tried again, the first few times that it is looked at.
-type tried struct{ asked, most int } // with the lock of the lanes
+type tried struct {
+	asked, most int // with the lock of the lanes
+	counts      map[string]stats.Source
+}
 
 func (n *tried) Waits() bool {
 	n.asked++
 	return n.asked <= n.most
 }
 
-func (*tried) Counts() map[string]stats.Source { return nil }
+func (n *tried) Counts() map[string]stats.Source { return n.counts }
+
+// A stall while the bandwidth of servers is limited names the limit. Without a server, it is
+// not the reason.
+func TestStallsNameTheBandwidth(t *testing.T) {
+	for _, c := range []struct {
+		bandwidth string
+		counts    map[string]stats.Source
+		want      string
+	}{
+		{"100KiB", map[string]stats.Source{"h": {}}, "fetch.bandwidth allows 100.0 KiB per second: raise it, or leave it out; or raise timeout="},
+		{"100KiB", nil, "check that its storage answers (a hung mount shows here as stage read), or raise timeout="},
+		{"none", map[string]stats.Source{"h": {}}, "check that its storage answers (a hung mount shows here as stage read), or raise timeout="},
+	} {
+		free := make(chan struct{})
+		s := imageSpec(pictures(t, 8))
+		s.Order.Shuffle = order.None
+		if err := s.Fetch.Bandwidth.UnmarshalJSON([]byte(c.bandwidth)); err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, ground(t), s, Options{Network: &tried{counts: c.counts}, Wrap: func(src source.Source) source.Source { return hung{src, "000001.ppm", free} }})
+		p, _ := l.Pass(0, 0, 0)
+		if _, err := p.Next(context.Background(), 20*time.Millisecond); errs.CodeOf(err) != errs.Stalled || errs.From(err).Hint != c.want {
+			t.Errorf("%v: %s\nwant %s", err, errs.From(err).Hint, c.want)
+		}
+		p.Cancel()
+		close(free)
+	}
+}
 
 // While a server is tried again, a read that takes long does not stall; the deadline begins
 // anew each time that it would have ended.

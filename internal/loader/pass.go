@@ -2,11 +2,13 @@ package loader
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/fill"
@@ -356,16 +358,34 @@ func (l *Loader) waitsForServer() bool {
 	return stage == wire.StageIdle || stage == wire.StageRead
 }
 
+// limited says that the bandwidth that fetch allows is the likely reason of a stall, with
+// what to try; "": it is not. A server that does not answer is not the reason either: see
+// waitsForServer.
+func (l *Loader) limited(stage uint32) string {
+	rate := int64(l.spec.Fetch.Bandwidth)
+	if rate == 0 || stage != wire.StageIdle && stage != wire.StageRead || l.network == nil || len(l.network.Counts()) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("fetch.bandwidth allows %s per second: raise it, or leave it out; or raise timeout=", mem.Size(rate))
+}
+
 // stalled returns an error that names what has been in work for longest.
 func (p *Pass) stalled(after time.Duration) error {
 	l := p.l
 	stage, sample, since := l.shared.Board.Oldest(uint32(l.id))
 	e := errs.New(errs.Stalled, "no batch for %s", errs.InSeconds(after))
+	limit := l.limited(stage)
 	if stage == 0 {
+		if limit != "" {
+			return e.Try("%s", limit)
+		}
 		return e.Try("no sample is being worked on: the engine waits for memory or for its lanes; see loader.stats(), or raise timeout=")
 	}
 	e.Where = l.data.Where(sample)
 	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + p.delivered, Rank: l.spec.Rank}
 	e.What += ": stage " + wire.StageNames[stage] + " has been at one sample for " + errs.InSeconds(time.Duration(stats.Monotonic()-since))
+	if limit != "" {
+		return e.Try("%s", limit)
+	}
 	return e.Try("check that its storage answers (a hung mount shows here as stage read), or raise timeout=")
 }

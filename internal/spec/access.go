@@ -96,7 +96,7 @@ func ParseDuration(text string) (Duration, error) {
 		}
 	}
 	if err != nil || d <= 0 || d > maxDuration {
-		return 0, fmt.Errorf("%q is not a duration: write seconds, or text such as \"10m\", at most \"24h\"", text)
+		return 0, fmt.Errorf("%q is not a duration: write a number of seconds above 0, such as 90, or text such as \"10m\"; at most \"24h\"", text)
 	}
 	return Duration(d), nil
 }
@@ -128,25 +128,33 @@ const (
 	FreshNever  = "never"
 )
 
-// variable is the name of an environment variable. Lower case is refused: tokens have it,
+// variableName is the name of an environment variable. Lower case is refused: tokens have it,
 // and a token that is written where its variable belongs must not get any further.
-var variable = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+var variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
-// accessKey are the ids of AWS's keys, which look like names of variables.
-var accessKey = regexp.MustCompile(`^(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}$`)
+// accessKey are the ids of AWS's keys, which look like names of variables, and so do
+// tokens in capital letters: oneWord.
+var (
+	accessKey = regexp.MustCompile(`^(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}$`)
+	oneWord   = regexp.MustCompile(`^[A-Z0-9]{24,}$`)
+)
+
+func likeToken(name string) bool {
+	return accessKey.MatchString(name) || oneWord.MatchString(name) && strings.ContainsAny(name, "0123456789")
+}
 
 // checkStorage reports what is wrong with how a store is to be reached. Values that may
 // hold a secret are not repeated.
 func checkStorage(p *Problems, s source.Storage, oneOf choice) {
 	oneOf("dataset.storage.fresh", s.Fresh, "", FreshAlways, FreshNever)
-	if s.TokenEnv != "" && (!variable.MatchString(s.TokenEnv) || accessKey.MatchString(s.TokenEnv)) {
-		p.Addf("dataset.storage.token_env is not the name of an environment variable (capital letters, digits, _): export the token, for example as MY_TOKEN, and set token_env: MY_TOKEN")
+	if s.TokenEnv != "" && (!variableName.MatchString(s.TokenEnv) || likeToken(s.TokenEnv)) {
+		p.Addf("dataset.storage.token_env is not the name of an environment variable (capital letters, digits, _): give the name, not the token; for example, export MY_TOKEN with the token, and write MY_TOKEN here")
 	}
 	if s.Anonymous && s.TokenEnv != "" {
-		p.Addf("dataset.storage has anonymous and token_env: keep one")
+		p.Addf("dataset.storage.anonymous and dataset.storage.token_env exclude each other: keep one")
 	}
 	if s.Anonymous && s.Profile != "" {
-		p.Addf("dataset.storage has anonymous and profile: keep one")
+		p.Addf("dataset.storage.anonymous and dataset.storage.profile exclude each other: keep one")
 	}
 	if s.EndpointURL == "" {
 		return
@@ -177,24 +185,24 @@ func checkOrigins(p *Problems, origins []string) {
 }
 
 // SecretKey is the problem of a key of dataset.storage that holds a secret, without its
-// value; "": another key.
-func SecretKey(at, key string) (problem, hint string) {
-	set, is := Secret(key)
+// value; "": another key. names are the paths of the dataset.
+func SecretKey(at, key string, names []string) (problem, hint string) {
+	do, is := Secret(key, names...)
 	if !is {
 		return "", ""
 	}
 	return fmt.Sprintf("%s.%s is refused: a Spec is saved and shown, so it holds no keys, tokens or passwords", at, key),
-		fmt.Sprintf("remove it, and set %s where the program runs", set)
+		fmt.Sprintf("remove it, and %s where the program runs", do)
 }
 
 // refuseSecrets finds secrets in the storage of a dataset.
-func refuseSecrets(raw json.RawMessage) error {
+func refuseSecrets(raw json.RawMessage, names []string) error {
 	var keys map[string]json.RawMessage
 	if len(raw) == 0 || json.Unmarshal(raw, &keys) != nil {
 		return nil
 	}
 	for key := range keys {
-		if problem, hint := SecretKey("dataset.storage", key); problem != "" {
+		if problem, hint := SecretKey("dataset.storage", key, names); problem != "" {
 			return errs.New(errs.Config, "%s", problem).Try("%s", hint)
 		}
 	}

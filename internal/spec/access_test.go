@@ -46,16 +46,17 @@ func TestAccess(t *testing.T) {
 // Wrong values of these keys are named, with what they can be.
 func TestAccessTeaches(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"fetch": {"deadline": "soon"}}`:   `fetch.deadline is "soon": it must be a number of seconds, or text such as "10m", at most "24h"`,
-		`{"fetch": {"deadline": 0}}`:        `fetch.deadline is 0: it must be`,
-		`{"fetch": {"deadline": "300h"}}`:   `fetch.deadline is "300h": it must be`,
-		`{"fetch": {"deadline": 1e99}}`:     `fetch.deadline is 1e99: it must be`,
-		`{"fetch": {"connections": 0}}`:     `fetch.connections is 0: it must be "auto", or a number of connections from 1 to 4096`,
-		`{"fetch": {"connections": "all"}}`: `fetch.connections is "all": it must be`,
-		`{"fetch": {"bandwidth": "auto"}}`:  `fetch.bandwidth is "auto": it must be "none", bytes per second`,
-		`{"fetch": {"bandwidth": 0}}`:       `fetch.bandwidth is 0: it must be`,
-		`{"fetch": {"hedge": "no"}}`:        `fetch.hedge is "no": it must be true or false`,
-		`{"fetch": {"ahead": "far"}}`:       `fetch.ahead is "far": it must be "auto", a number of bytes`,
+		`{"fetch": {"deadline": "soon"}}`:           `fetch.deadline is "soon": it must be a number of seconds above 0, such as 90, or text such as "10m"; at most "24h"`,
+		`{"dataset": {"storage": {"fresh": true}}}`: `dataset.storage.fresh has the wrong type: it must be always (the index is compared with a listing at every opening) or never`,
+		`{"fetch": {"deadline": 0}}`:                `fetch.deadline is 0: it must be`,
+		`{"fetch": {"deadline": "300h"}}`:           `fetch.deadline is "300h": it must be`,
+		`{"fetch": {"deadline": 1e99}}`:             `fetch.deadline is 1e99: it must be`,
+		`{"fetch": {"connections": 0}}`:             `fetch.connections is 0: it must be "auto", or a number of connections from 1 to 4096`,
+		`{"fetch": {"connections": "all"}}`:         `fetch.connections is "all": it must be`,
+		`{"fetch": {"bandwidth": "auto"}}`:          `fetch.bandwidth is "auto": it must be "none", bytes per second`,
+		`{"fetch": {"bandwidth": 0}}`:               `fetch.bandwidth is 0: it must be`,
+		`{"fetch": {"hedge": "no"}}`:                `fetch.hedge is "no": it must be true or false`,
+		`{"fetch": {"ahead": "far"}}`:               `fetch.ahead is "far": it must be "auto", a number of bytes`,
 	} {
 		if _, err := Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\n %v\nwant\n %s", text, err, want)
@@ -70,8 +71,9 @@ func TestAccessTeaches(t *testing.T) {
 		{source.Storage{Fresh: "sometimes"}, nil, `dataset.storage.fresh is "sometimes": it can be always, never`},
 		{source.Storage{TokenEnv: "hf_hush"}, nil, "token_env is not the name of an environment variable"},
 		{source.Storage{TokenEnv: "AKIAIOSFODNN7EXAMPLE"}, nil, "token_env is not the name of an environment variable"},
-		{source.Storage{TokenEnv: "T", Anonymous: true}, nil, "anonymous and token_env: keep one"},
-		{source.Storage{Profile: "T", Anonymous: true}, nil, "anonymous and profile: keep one"},
+		{source.Storage{TokenEnv: "F86D081884C7D659ABC0C55AD0"}, nil, "give the name, not the token"},
+		{source.Storage{TokenEnv: "T", Anonymous: true}, nil, "anonymous and dataset.storage.token_env exclude each other: keep one"},
+		{source.Storage{Profile: "T", Anonymous: true}, nil, "anonymous and dataset.storage.profile exclude each other: keep one"},
 		{source.Storage{EndpointURL: "127.0.0.1:9000"}, nil, "endpoint_url is not the URL of a server"},
 		{source.Storage{EndpointURL: "https://u:hush@h"}, nil, "endpoint_url has a user name or a password"},
 		{source.Storage{EndpointURL: "https://h/?sig=hush"}, nil, "endpoint_url has a query"},
@@ -115,6 +117,28 @@ func TestSecretsAreRefused(t *testing.T) {
 	for _, text := range []string{`{"dataset": {"storage": "hush"}}`, `{"dataset": {"storage": {"profile": ["hush"]}}}`, `{"dataset": [{"storage": {"region": {"x": "hush"}}}]}`} {
 		if _, err := Read([]byte(text)); err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "storage") {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The variables are those of the store in use.
+func TestSecretsOfTheStoreInUse(t *testing.T) {
+	for _, c := range []struct{ path, key, want string }{
+		{`"s3://b/x"`, "token", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (for temporary keys, AWS_SESSION_TOKEN too) where"},
+		{`["a", "s3://b/x"]`, "account_key", "set AWS_ACCESS_KEY_ID and"},
+		{`"s3://b/x"`, "secret", "set AWS_SECRET_ACCESS_KEY where"},
+		{`"gs://b/x"`, "token", "set GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own"},
+		{`"az://c/x"`, "key", "set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or a variable"},
+		{`"abfss://c@a.dfs.core.windows.net/x"`, "account_key", "set AZURE_STORAGE_KEY where"},
+		{`"hf://datasets/a/b"`, "token", "set HF_TOKEN, or a variable of your own, named by token_env where"},
+		{`"@https://h/list"`, "password", "write it into .netrc (the file NETRC names), or into a variable of your own, named by token_env, where"},
+		{`["s3://b/x", "gs://b/x"]`, "token", "set HF_TOKEN, AWS_SESSION_TOKEN,"},
+	} {
+		for _, label := range []string{"", `, "label": 7`} {
+			text := `{"dataset": {"path": ` + c.path + `, "storage": {"` + c.key + `": "hush"}` + label + `}}`
+			if _, err := Read([]byte(text)); !strings.Contains(errs.From(err).Hint, c.want) {
+				t.Errorf("%s: %v\nwant %s", text, errs.From(err).Hint, c.want)
+			}
 		}
 	}
 }

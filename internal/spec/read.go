@@ -48,7 +48,8 @@ func Read(raw []byte) (Spec, error) {
 // their own UnmarshalJSON.
 type values struct {
 	found Problems
-	hint  string // of the first value that has one
+	hint  string   // of the first value that has one
+	paths []string // of the dataset that is walked
 }
 
 // walk compares a value with the type that it should have.
@@ -86,6 +87,9 @@ func (v *values) walk(raw json.RawMessage, t reflect.Type, at string) {
 		if t == reflect.TypeFor[source.Storage]() {
 			v.secrets(at, keys)
 		}
+		if t == reflect.TypeFor[Dataset]() {
+			v.paths = pathsOf(keys["path"])
+		}
 		for _, f := range reflect.VisibleFields(t) {
 			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if value, ok := keys[key]; ok && key != "-" {
@@ -114,13 +118,17 @@ func (v *values) try(raw json.RawMessage, t reflect.Type, at string) {
 	if strings.Contains(at+".", "dataset.storage.") || strings.Contains(at, "].storage") { // it may be a secret
 		is = "has the wrong type"
 	}
-	v.found = append(v.found, fmt.Sprintf("%s %s: it must be %s", cmp.Or(at, "the Spec"), is, Wanted(t, string(raw))))
+	must := Wanted(t, string(raw))
+	if strings.HasSuffix(at, "storage.fresh") {
+		must = FreshAlways + " (the index is compared with a listing at every opening) or " + FreshNever + " (it is trusted)"
+	}
+	v.found = append(v.found, fmt.Sprintf("%s %s: it must be %s", cmp.Or(at, "the Spec"), is, must))
 }
 
 // secrets refuses keys of a dataset's storage that hold secrets.
 func (v *values) secrets(at string, keys map[string]json.RawMessage) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if problem, hint := SecretKey(at, key); problem != "" {
+		if problem, hint := SecretKey(at, key, v.paths); problem != "" {
 			v.found = append(v.found, problem)
 			v.hint = cmp.Or(v.hint, hint)
 		}
@@ -171,7 +179,7 @@ func wanted(t reflect.Type) string {
 	case reflect.TypeFor[Rate]():
 		return `"none", bytes per second, or text such as "100MB"`
 	case reflect.TypeFor[Duration]():
-		return `a number of seconds, or text such as "10m", at most "24h"`
+		return `a number of seconds above 0, such as 90, or text such as "10m"; at most "24h"`
 	case reflect.TypeFor[Numbers]():
 		return "a list of numbers, or the path of a .npy file"
 	case reflect.TypeFor[Lengths]():

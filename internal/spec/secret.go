@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // variables are where secrets of stores belong, by what the key of a secret contains:
@@ -38,9 +39,53 @@ var variables = []struct{ part, set string }{
 
 const tokens = "HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own, named by token_env"
 
+// A vendor is what stores of some schemes take credentials from: variables that begin with
+// prefix, and for secrets of which no such variable is known, set.
+type vendor struct{ prefix, set string }
+
+var (
+	aws    = vendor{"AWS_", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (for temporary keys, AWS_SESSION_TOKEN too)"}
+	google = vendor{"GOOGLE_", "GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own that holds a token, named by token_env"}
+	azure  = vendor{"AZURE_", "AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or a variable of your own that holds a token, named by token_env"}
+	hub    = vendor{"HF_", "HF_TOKEN, or a variable of your own, named by token_env"}
+	web    = vendor{".netrc", ".netrc (the file NETRC names), or into a variable of your own, named by token_env,"}
+
+	vendors = map[string]vendor{
+		"s3": aws, "gs": google, "gcs": google, "az": azure, "azure": azure, "abfs": azure, "abfss": azure,
+		"hf": hub, "http": web, "https": web,
+	}
+)
+
 // Secret reports whether a key of some settings, in any spelling, is that of a key, a
-// token or a password, and what to set in its place: an environment variable.
-func Secret(key string) (set string, is bool) {
+// token or a password, and what to do in its place: set an environment variable. If all
+// names in stores are of one vendor, only its variables are named.
+func Secret(key string, names ...string) (do string, is bool) {
+	set, is := variable(key)
+	if !is {
+		return "", false
+	}
+	var of vendor
+	for _, name := range names {
+		v, known := vendors[source.SchemeOf(strings.TrimPrefix(name, "@"))]
+		if known && of != (vendor{}) && v != of {
+			of = vendor{}
+			break
+		}
+		if known {
+			of = v
+		}
+	}
+	if of != (vendor{}) && (!strings.HasPrefix(set, of.prefix) || strings.Contains(set, ", ") || of == web) {
+		set = of.set
+	}
+	if strings.HasPrefix(set, ".netrc") {
+		return "write it into " + set, true
+	}
+	return "set " + set, true
+}
+
+// variable is where the secret of a key belongs, whatever the store.
+func variable(key string) (set string, is bool) {
 	plain := errs.Fold(key)
 	switch plain {
 	case "tokenenv": // the name of a variable

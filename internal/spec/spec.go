@@ -122,13 +122,22 @@ func (d *Dataset) UnmarshalJSON(b []byte) error {
 		*d = Dataset{}
 		return json.Unmarshal(b, &d.Mixed)
 	}
-	var keys struct{ Storage json.RawMessage }
+	var keys struct{ Storage, Path json.RawMessage }
 	if json.Unmarshal(b, &keys) == nil {
-		if err := refuseSecrets(keys.Storage); err != nil {
+		if err := refuseSecrets(keys.Storage, pathsOf(keys.Path)); err != nil {
 			return err
 		}
 	}
 	return json.Unmarshal(b, (*dataset)(d))
+}
+
+// pathsOf are the paths of a dataset's path, or none if it has another form.
+func pathsOf(raw json.RawMessage) []string {
+	var paths Paths
+	if len(raw) == 0 || json.Unmarshal(raw, &paths) != nil {
+		return nil
+	}
+	return paths
 }
 
 // MarshalJSON writes what UnmarshalJSON reads.

@@ -101,7 +101,7 @@ def test_samplers_weights_and_lengths_count_the_samples_that_are_left(train: Any
             assert sorted(ids(loader)) == sorted(kept[i] for i in (3, 0, 1))
     with loaded(some, 2, sampler=stoker.RandomSampler(some, seed=2)) as loader:
         assert sorted(ids(loader)) == kept
-    beyond = f"gave sample {len(kept)}, but there are {len(kept)} samples\n.*a filter chose samples"
+    beyond = f"gave sample {len(kept)}, but the dataset has {len(kept)} samples\n.*a filter chose samples"
     with loaded(some, sampler=[len(kept)]) as loader, pytest.raises(stoker.ConfigError, match=beyond):
         ids(loader)
     with pytest.raises(stoker.ConfigError, match=r" weights for \d+ samples\n.*one for each sample that is left"):
@@ -152,7 +152,7 @@ def test_samples_that_cannot_be_read_are_left_to_on_bad(tmp_path: Path, capsys: 
     (root / "class0" / "0003.jpg").write_bytes(b"no picture")
     some = stoker.ImageFolder(root, SMALL).filter(lambda s: s[1] == 1)
     assert some.indices == [1, 4, 5, 6, 7]
-    assert "1 samples cannot be read and are kept" in capsys.readouterr().err
+    assert "1 sample cannot be read and is kept" in capsys.readouterr().err
     twice = stoker.ImageFolder(root, SMALL).repeat(2).filter(lambda s: s[1] == 1)
     assert twice.indices == [1, 4, 5, 6, 7] * 2
     with loaded(some, 5, on_bad="skip") as loader:

@@ -93,9 +93,7 @@ def forked(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def refused(lines: list[str]) -> None:
     assert len(lines) == 2, "no worker gives a sample"
     for number, words in enumerate(sorted(lines)):
-        assert words.startswith(
-            f"refused: DataLoader: iterated in worker {number} of the 2 workers of a torch DataLoader;"
-        )
+        assert words.startswith(f"refused: DataLoader: iterated in a worker ({number} of 2) of a torch DataLoader;")
         assert "rank=rank * info.num_workers + info.id" in words
         assert "world_size=world_size * info.num_workers" in words
         assert f"rank={number}, world_size=2 here" in words

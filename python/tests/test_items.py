@@ -277,7 +277,7 @@ def test_integers_of_other_types_are_what_torch_gives(case: str, workers: int) -
 
 def test_integers_beyond_the_dataset() -> None:
     for sampler in (np.array([0, 6]), [0, np.int64(-7)], [0, -7]):
-        with pytest.raises(stoker.ConfigError, match="at place 1, but there are 6 samples"):
+        with pytest.raises(stoker.ConfigError, match="at place 1, but the dataset has 6 samples"):
             list(stoker.DataLoader(Told(), sampler=sampler))
 
 

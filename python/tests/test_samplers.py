@@ -446,7 +446,7 @@ def test_ids_from_the_end(folder: Path, case: str) -> None:
         assert got == want
         assert delivered(data, state, **given)[0] == want[1:]
     for wrong in (-n - 1, n):
-        with pytest.raises(stoker.ConfigError, match=f"the sampler gave sample {wrong}.* but there are {n} samples"):
+        with pytest.raises(stoker.ConfigError, match=f"gave sample {wrong}.* but the dataset has {n} samples"):
             delivered(data, sampler=torch.tensor([0, wrong]))
 
 
@@ -482,7 +482,7 @@ WRONG: list[tuple[Callable[[], Any], list[str]]] = [
     (lambda: untyped.WeightedRandomSampler([1, -1], 1), ["weight 1 is -1.0"]),
     (lambda: untyped.WeightedRandomSampler([math.nan, 1, math.inf], 0), ["3 problems", "0 is nan", "2 is inf"]),
     (lambda: untyped.WeightedRandomSampler([-1] * 9, 1), ["6 more weights"]),
-    (lambda: untyped.WeightedRandomSampler([0, 0], 1), ["all 2 weights are 0"]),
+    (lambda: untyped.WeightedRandomSampler([0, 0], 1), ["the weights are all 0"]),
     (lambda: untyped.WeightedRandomSampler([], 1), ["weights is empty"]),
     (lambda: untyped.WeightedRandomSampler([1e308] * 3, 1), ["overflows a float"]),
     (lambda: untyped.WeightedRandomSampler([1, None], 1), ["weight 1 is None"]),

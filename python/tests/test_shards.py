@@ -329,4 +329,4 @@ def test_it_says_which_shard_it_writes(tmp_path: Path, caplog: pytest.LogCapture
         for i in range(2):
             sink.write({"__key__": str(i), "txt": "text"})
     assert "x-0.tar" in caplog.text
-    assert "x-1.tar, 1 samples before it" in caplog.text
+    assert "x-1.tar, 1 sample before it" in caplog.text

@@ -34,6 +34,13 @@ def test_names_are_shown_as_the_engine_shows_them() -> None:
         assert str(one).count("https://h/x") == 4
 
 
+def test_what_is_quoted_is_not_named_again() -> None:
+    where = {"file": "s3://b/x", "offset": 3}
+    assert str(stoker.ConfigError('there is no "s3://b/x"', where={"file": "s3://b/x"})) == 'there is no "s3://b/x"'
+    assert str(stoker.ConfigError('there is no "s3://b/x"', where=where)) == 'there is no "s3://b/x" (offset 3)'
+    assert str(stoker.ConfigError("there is none", where=where)) == "there is none (s3://b/x, offset 3)"
+
+
 def read(given: Any) -> dict[str, Any] | None:
     problems = Problems("read")
     found = read_storage(given, problems)
@@ -99,6 +106,26 @@ def test_secrets_are_refused(key: str, instead: str, shards: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "key", "instead"),
+    [
+        ("s3://b/x", "token", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (for temporary keys, AWS_SESSION_TOKEN"),
+        ("s3://b/x", "secret", "set AWS_SECRET_ACCESS_KEY where"),
+        ("gs://b/x", "token", "set GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own"),
+        (["az://c/x", "az://c/y"], "key", "set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or a variable of your own"),
+        ("hf://datasets/a/b", "token", "set HF_TOKEN, or a variable of your own, named by token_env where"),
+        ("https://h/x", "password", "write it into .netrc (the file NETRC names), or into a variable of your own"),
+        (["s3://b/x", "gs://b/x"], "token", "set HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS"),
+    ],
+)
+def test_the_variables_named_are_those_of_the_store(url: Any, key: str, instead: str) -> None:
+    for call in (stoker.WebDataset, stoker.ParquetDataset, stoker.TFRecordDataset):
+        with pytest.raises(stoker.ConfigError) as caught:
+            call(url, storage_options={key: HUSH})
+        assert instead in str(caught.value)
+        assert HUSH not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("options", "want"),
     [
         ("s3", "storage_options is of type str"),
@@ -108,10 +135,16 @@ def test_secrets_are_refused(key: str, instead: str, shards: str) -> None:
         ({"endpoint_url": "127.0.0.1:9000"}, "endpoint_url of storage_options is not the URL of a server"),
         ({"token_env": "hf_HUSH"}, "not the name of an environment variable"),
         ({"token_env": "AKIAHUSHHUSHHUSHHUSH"}, "not the name of an environment variable"),
+        ({"token_env": "F86D081884C7D659HUSHA0C55AD0"}, "give the name, not the token"),
         ({"fresh": "now"}, "'fresh': 'now'"),
+        ({"fresh": True}, "'fresh' of type bool\n  try: give 'always' (the index is compared with a listing"),
         ({"anonymous": "yes"}, "'anonymous' of type str"),
-        ({"anon": True, "token_env": "T"}, "storage_options has anonymous and token_env: keep one"),
-        ({"bucket": "b"}, "storage_options has a key 'bucket'"),
+        ({"anon": True, "token_env": "T"}, "token_env of storage_options exclude each other: keep one"),
+        ({"bucket": "b"}, "storage_options has an unknown key 'bucket'"),
+        ({"anonimous": True}, "did you mean 'anonymous'? The keys are endpoint_url, region, profile, anonymous,"),
+        ({"annon": True}, "did you mean 'anon'?"),
+        ({"Region": "r"}, "did you mean 'region'?"),
+        ({"client_kwargs": {"endpoint-url": "http://h"}}, "did you mean 'endpoint_url'?"),
     ],
 )
 def test_wrong_storage_options_are_told(options: Any, want: str, shards: str) -> None:
@@ -179,8 +212,14 @@ def test_fetch_reaches_the_spec(folder: Path) -> None:
         ({"bandwidth": 0}, "fetch has bandwidth 0"),
         ({"hedge": "no"}, "hedge of fetch is 'no'"),
         ({"deadline": -1}, "fetch has deadline -1"),
+        (
+            {"deadline": 0},
+            "fetch has deadline 0\n  try: give a number of seconds above 0, such as 90, or text such as '10m'",
+        ),
+        ({"deadline": "0"}, 'deadline of fetch is "0": it must be a number of seconds above 0, such as 90'),
         ({"deadline": "soon"}, 'deadline of fetch is "soon"'),
-        ({"retries": 3}, "fetch has a key 'retries'"),
+        ({"retries": 3}, "fetch has an unknown key 'retries'"),
+        ({"bandwith": "1MB"}, "did you mean 'bandwidth'\\? The keys are ahead, connections, bandwidth, hedge"),
         (3, "fetch is of type int"),
     ):
         with pytest.raises(stoker.ConfigError, match=want):

@@ -304,7 +304,7 @@ def test_what_fits_though_its_type_differs(samples: list[Any], expected: Any) ->
         ({"x": 1}, {"x": 1, "y": 2}, "it has the key 'y' that sample 40 lacks"),
         ({"x": {"y": 1}}, {"x": {}}, "its field ['x'] lacks the key 'y' that sample 40 has"),
         ((1, 2), 3, "it is an int, and a sequence of 2 values in sample 40"),
-        ({"x": 1}, [1], "it is a sequence of 1 values, and a mapping with the keys 'x' in sample 40"),
+        ({"x": 1}, [1], "it is a sequence of 1 value, and a mapping with the keys 'x' in sample 40"),
         (1, 1.5, "it is a float, and an int in sample 40"),
         (True, 2, "it is an int, and a bool in sample 40"),
         (("a",), (b"a",), "its field [0] is bytes, and a str in sample 40"),

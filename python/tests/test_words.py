@@ -142,7 +142,7 @@ KEYWORDS: list[tuple[dict[str, Any], str]] = [
     ({"lengths": [5] * 4, "tokens": 3}, "raise tokens"),
     ({"lengths": [5] * 4, "pack": 1 << 33}, "pack is 8589934592"),
     ({"num_samples": 5}, "set num_samples to at most 4, or pass replacement=True"),
-    ({"weights": [1]}, "1 weights for 4 samples"),
+    ({"weights": [1]}, "1 weight for 4 samples"),
 ]
 
 

@@ -167,6 +167,14 @@ func (w Where) String() string {
 	return b.String()
 }
 
+// beside is w without the file, if a text that comes first quotes it.
+func (w Where) beside(text string) Where {
+	if w.File != "" && strings.Contains(Shown(text), strconv.Quote(Shown(w.File))) {
+		w.File = ""
+	}
+	return w
+}
+
 // Error is the only type of error that users see.
 type Error struct {
 	Code  Code
@@ -193,7 +201,7 @@ func (e *Error) Try(format string, a ...any) *Error { e.Hint = fmt.Sprintf(forma
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(Plain(e.What))
-	if w := e.Where.String(); w != "" {
+	if w := e.Where.beside(e.What).String(); w != "" {
 		b.WriteString(" (" + w + ")")
 	}
 	if e.Cause != nil && e.Cause.Error() != "" {
@@ -215,6 +223,14 @@ type CodeError struct {
 
 // Ended is the Kind of a sample at which processes ended. It has no text.
 const Ended = "ended"
+
+// Many is n things: "1 sample", "20 samples".
+func Many[N int | int64](n N, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatInt(int64(n), 10) + " " + one + "s"
+}
 
 // InSeconds is d for a sentence: "0.5 s", "60 s".
 func InSeconds(d time.Duration) string {

@@ -71,3 +71,23 @@ func TestNumber(t *testing.T) {
 		}
 	})
 }
+
+// A file that the text quotes is not named again; anything else of the location is.
+func TestWhatIsQuotedIsNotNamedAgain(t *testing.T) {
+	for _, c := range []struct{ file, want string }{
+		{"/a/b", `there is no "/a/b"`},
+		{"https://u:x@h/b?sig=x", `there is no "https://h/b"`},
+		{"/a", `there is no "/a/b" (/a)`},
+	} {
+		quoted := map[bool]string{true: c.file, false: "/a/b"}[c.file != "/a"]
+		if got := New(NotFound, "there is no %q", quoted).At(Where{File: c.file}).Error(); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+	if got := New(NotFound, "no %q", "a").At(Where{File: "a", Field: "f"}).Error(); got != `no "a" (field "f")` {
+		t.Error(got)
+	}
+	if got := Many(1, "sample") + Many(int64(0), "shard"); got != "1 sample0 shards" {
+		t.Error(got)
+	}
+}

@@ -49,7 +49,7 @@ func (p *Plan) newDraw() error {
 	there := p.samples
 	if d.Weights != nil {
 		if int64(len(d.Weights)) != p.samples {
-			return fmt.Errorf("order: draw: %d weights for %d samples", len(d.Weights), p.samples)
+			return fmt.Errorf("order: draw: %s for %s", many(int64(len(d.Weights)), "weight"), many(p.samples, "sample"))
 		}
 		positive, err := checkWeights(d.Weights)
 		if err != nil {
@@ -246,4 +246,12 @@ func logarithm(x float64) float64 {
 	}
 	tail := float64(2*s*sum) + float64(float64(e)*ln2Low)
 	return float64(float64(e)*ln2High) + (2*s + tail)
+}
+
+// many is n things: "1 sample", "20 samples".
+func many(n int64, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
 }

@@ -87,7 +87,7 @@ func (p *Plan) newLengths() error {
 		return err
 	}
 	if int64(len(l.Of)) != p.all {
-		return fmt.Errorf("order: %d lengths, but there are %d samples", len(l.Of), p.all)
+		return fmt.Errorf("order: %s for %s", many(int64(len(l.Of)), "length"), many(p.all, "sample"))
 	}
 	if p.policy.Mix != nil && p.policy.Mix.Batches {
 		return errors.New("order: a mixture whose batches are of one dataset each cannot also be batched by length: set one or the other")

@@ -564,7 +564,7 @@ func TestLengthsThatCanNotBe(t *testing.T) {
 		l    Lengths
 		want string
 	}{
-		{Lengths{Of: of[:3], Bucket: 2}, "3 lengths, but there are 4 samples"},
+		{Lengths{Of: of[:3], Bucket: 2}, "3 lengths for 4 samples"},
 		{Lengths{Of: []int32{}, Bucket: 2}, "0 lengths"},
 		{Lengths{Of: []int32{1, 2, -1, 3}, Pack: 2}, "sample 2 has length -1"},
 		{Lengths{Of: of, Bucket: 2, Pack: 5}, "bucket 2, tokens 0, pack 5: set only one"},

@@ -115,7 +115,7 @@ func (p *Plan) newSubset() error {
 	}
 	for i, id := range p.policy.Subset {
 		if id < 0 || id >= p.all {
-			return fmt.Errorf("order: the subset names sample %d at %d, but there are %d samples", id, i, p.all)
+			return fmt.Errorf("order: the subset names sample %d at %d, but the dataset has %s", id, i, many(p.all, "sample"))
 		}
 	}
 	p.samples = int64(len(p.policy.Subset))

@@ -207,8 +207,8 @@ func TestErrorsTeach(t *testing.T) {
 	s.Put("mem://b/train/000.tar", nil)
 	for name, want := range map[string]string{
 		"mem://b/trian/000.tar":        "did you mean \"mem://b/train/000.tar\"?",
-		"mem://b/train/{000..001}.tar": "did you mean \"mem://b/train/000.tar\"?",
-		"mem://b/train/*.npz":          "the folder \"mem://b/train\" has 1 entries: 000.tar",
+		"mem://b/train/{000..001}.tar": `has one entry: 000.tar`,
+		"mem://b/train/*.npz":          "the folder \"mem://b/train\" has one entry: 000.tar",
 		"hdfs://b/x.tar":               "mount",
 	} {
 		_, err := dataset.Open(context.Background(), spec.Spec{Dataset: spec.Dataset{Path: spec.Paths{name}}}, dataset.Options{Sources: schemes(s)})

@@ -64,6 +64,6 @@ func (c Chain) Fields(have []spec.Field) []spec.Field {
 
 func errNoBatch(l *loader.Loader) error {
 	s := l.Spec()
-	return errs.New(errs.Config, "an epoch of %d samples has no batch of %d with tail %q", l.Len(), s.Batch.Size, s.Order.Tail).
+	return errs.New(errs.Config, "an epoch of %s has no batch of %d with tail %q", errs.Many(l.Len(), "sample"), s.Batch.Size, s.Order.Tail).
 		Try("lower batch_size, or set tail to pad")
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"sort"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
 // Lists is what two lists of ids have in common. Padding is left out of both.
@@ -114,9 +116,9 @@ func (l *Listed) keep(to []string, i id) []string {
 func (f *First) text() string {
 	switch {
 	case f.A == "":
-		return fmt.Sprintf("A ends after %d samples, and B continues with %s (line %d)", f.Index, f.B, f.LineB+1)
+		return fmt.Sprintf("A ends after %s, and B continues with %s (line %d)", errs.Many(f.Index, "sample"), f.B, f.LineB+1)
 	case f.B == "":
-		return fmt.Sprintf("B ends after %d samples, and A continues with %s (line %d)", f.Index, f.A, f.LineA+1)
+		return fmt.Sprintf("B ends after %s, and A continues with %s (line %d)", errs.Many(f.Index, "sample"), f.A, f.LineA+1)
 	}
 	return fmt.Sprintf("the first difference is sample %d of the lists: %s in A (line %d), %s in B (line %d)", f.Index, f.A, f.LineA+1, f.B, f.LineB+1)
 }
@@ -126,7 +128,7 @@ func (l *Lists) write(w io.Writer) {
 		name, other string
 		l           *Listed
 	}{{"A", "B", &l.A}, {"B", "A", &l.B}} {
-		fmt.Fprintf(w, "  %s has %d samples", side.name, side.l.Samples)
+		fmt.Fprintf(w, "  %s has %s", side.name, errs.Many(side.l.Samples, "sample"))
 		if side.l.Padding > 0 {
 			fmt.Fprintf(w, " and %d of padding, left out", side.l.Padding)
 		}

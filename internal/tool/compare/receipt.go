@@ -31,9 +31,9 @@ func (r *Report) receipts(a, b *Thing) error {
 	case same < len(pa) && same < len(pb):
 		r.part(pa[same], pb[same])
 	case same < len(pa):
-		r.differ("A has %d more parts, the first is %s", len(pa)-same, name(pa[same]))
+		r.differ("A has %s, the first is %s", errs.Many(len(pa)-same, "more part"), name(pa[same]))
 	case same < len(pb):
-		r.differ("B has %d more parts, the first is %s", len(pb)-same, name(pb[same]))
+		r.differ("B has %s, the first is %s", errs.Many(len(pb)-same, "more part"), name(pb[same]))
 	}
 	return nil
 }
@@ -93,7 +93,11 @@ func (r *Report) part(a, b stream.ReceiptPart) {
 	case a.Epoch != b.Epoch || a.From != b.From || a.To != b.To || a.Rank != b.Rank || a.World != b.World:
 		r.differ("the first parts that differ are %s in A, %s in B", name(a), name(b))
 	case a.Samples != b.Samples:
-		r.differ("%s: %d samples were received in A, %d in B", name(a), a.Samples, b.Samples)
+		were := "were"
+		if a.Samples == 1 {
+			were = "was"
+		}
+		r.differ("%s: %s %s received in A, %d in B", name(a), errs.Many(a.Samples, "sample"), were, b.Samples)
 	case a.Sum != b.Sum:
 		r.differ("%s: as many samples in both, %d, but not the same ones in the same places", name(a), a.Samples)
 	default:

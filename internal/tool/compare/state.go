@@ -174,9 +174,9 @@ func (a *Ahead) text(from, to *state) string {
 	who := strings.ToUpper(a.Which)
 	switch {
 	case a.Epochs == 0:
-		return fmt.Sprintf("%s is ahead by %d places: %d against %d of epoch %d", who, *a.Places, to.position, from.position, to.epoch)
+		return fmt.Sprintf("%s is ahead by %s: %d against %d of epoch %d", who, errs.Many(*a.Places, "place"), to.position, from.position, to.epoch)
 	case a.Places != nil:
-		return fmt.Sprintf("%s is ahead by %d places: epoch %d, place %d against epoch %d, place %d", who, *a.Places, to.epoch, to.position, from.epoch, from.position)
+		return fmt.Sprintf("%s is ahead by %s: epoch %d, place %d against epoch %d, place %d", who, errs.Many(*a.Places, "place"), to.epoch, to.position, from.epoch, from.position)
 	}
 	return fmt.Sprintf("%s is ahead: epoch %d, place %d against epoch %d, place %d (--spec counts the samples between them)", who, to.epoch, to.position, from.epoch, from.position)
 }
@@ -219,5 +219,9 @@ func between(in *orders.Orders, from, to *state) *Between {
 }
 
 func (b *Between) write(w io.Writer) {
-	fmt.Fprintf(w, "%d samples are between them: %s\n", b.Samples, some(b.First, b.Samples))
+	are := "are"
+	if b.Samples == 1 {
+		are = "is"
+	}
+	fmt.Fprintf(w, "%s %s between them: %s\n", errs.Many(b.Samples, "sample"), are, some(b.First, b.Samples))
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
 // DefaultCheck is how many samples are read unless Config says otherwise.
@@ -239,7 +240,7 @@ func (r *Report) Err() error {
 	if r.Damaged == 0 {
 		return nil
 	}
-	e := errs.New(errs.Damaged, "%d of the %d samples that were checked cannot be used", r.Damaged, r.Checked)
+	e := errs.New(errs.Damaged, "%s", show.Of(r.Damaged, r.Checked, "checked", "damaged"))
 	return e.Try(`repair or remove them, or train with on_bad="skip" or "replace"`)
 }
 

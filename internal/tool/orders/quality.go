@@ -106,7 +106,7 @@ func describe(s spec.Spec) string {
 		add("blocks of %d", o.Block)
 	}
 	if o.Streams > 0 {
-		add("%d streams", o.Streams)
+		add("%s", errs.Many(o.Streams, "stream"))
 	}
 	if o.Window > 0 {
 		add("window %d", o.Window)
@@ -120,10 +120,10 @@ func describe(s spec.Spec) string {
 		add("with replacement")
 	}
 	if o.NumSamples > 0 {
-		add("%d samples", o.NumSamples)
+		add("%s", errs.Many(o.NumSamples, "sample"))
 	}
 	if s.Dataset.Mixed != nil {
-		add("%d datasets", len(s.Dataset.Mixed))
+		add("%s", errs.Many(len(s.Dataset.Mixed), "dataset"))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -53,7 +53,11 @@ func (d *dst) finish() (*Manifest, error) {
 		if n > 20 {
 			list += fmt.Sprintf(" and %d more", n-20)
 		}
-		return nil, errs.New(errs.Differs, "%d of %d shards are not finished: %s", n, d.plan.shards(), list).At(file(d.dir)).
+		are := "are"
+		if n == 1 {
+			are = "is"
+		}
+		return nil, errs.New(errs.Differs, "%d of %s %s not finished: %s", n, errs.Many(d.plan.shards(), "shard"), are, list).At(file(d.dir)).
 			Try("run their tasks again; finished shards are not made twice")
 	}
 	if err := d.join(m); err != nil {

@@ -472,7 +472,7 @@ func TestChangedShard(t *testing.T) {
 	touch(parts.Dst + "/shard-000001.tar")
 	parts.Task = 1
 	run(t, parts)
-	if _, err := pack.Finish(parts.Dst); errs.CodeOf(err) != errs.Differs || !strings.Contains(err.Error(), "1 of 15 shards are not finished: shard-000000 ") {
+	if _, err := pack.Finish(parts.Dst); errs.CodeOf(err) != errs.Differs || !strings.Contains(err.Error(), "1 of 15 shards is not finished: shard-000000 ") {
 		t.Errorf("%v", err)
 	}
 	parts.Task = 0

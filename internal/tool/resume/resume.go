@@ -140,9 +140,9 @@ func (p *proof) open(ctx context.Context, shared *loader.Shared) error {
 	all := l.Steps(0, 0)
 	switch {
 	case p.Kills < 1 || p.Steps < 2:
-		err = errs.New(errs.Config, "%d kills in %d steps: a run needs at least 1 kill and 2 steps", p.Kills, p.Steps)
+		err = errs.New(errs.Config, "%s in %s: a run needs at least 1 kill and 2 steps", errs.Many(p.Kills, "kill"), errs.Many(p.Steps, "step"))
 	case all == 0:
-		err = errs.New(errs.Config, "an epoch of %d samples has no batch of %d with tail %q", l.Len(), spec.Batch.Size, l.Spec().Order.Tail).
+		err = errs.New(errs.Config, "an epoch of %s has no batch of %d with tail %q", errs.Many(l.Len(), "sample"), spec.Batch.Size, l.Spec().Order.Tail).
 			Try("lower batch_size, or set tail to pad")
 	}
 	if err != nil {
@@ -242,7 +242,7 @@ func (p *proof) killed(ctx context.Context) error {
 		kills = append(kills, int64(at)+1)
 	}
 	slices.Sort(kills)
-	during := func() string { return fmt.Sprintf("after %d kills", p.report.Kills) }
+	during := func() string { return fmt.Sprintf("after %s", errs.Many(p.report.Kills, "kill")) }
 	seen := int64(0) // steps of the trace so far
 	for {
 		next, d := p.resumed(path, seen)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
@@ -61,7 +62,7 @@ func (t *Trace) Compare(s *Step, want int) *Difference {
 	case row < min(len(s.IDs), len(ref.IDs)):
 		d.What = fmt.Sprintf("row %d: %s", row, rowDifference(s.row(row), ref.row(row)))
 	case len(s.IDs) != len(ref.IDs):
-		d.What = fmt.Sprintf("%d samples, but %d in the undisturbed run", len(s.IDs), len(ref.IDs))
+		d.What = fmt.Sprintf("%s, but %d in the undisturbed run", errs.Many(len(s.IDs), "sample"), len(ref.IDs))
 	case s.All != ref.All:
 		d.What = "the bytes between the rows differ"
 	case s.Step != ref.Step:

@@ -25,7 +25,7 @@ func TestCompareSteps(t *testing.T) {
 		"row 0: sample 4 has other pixels (or other values) than in the undisturbed run": func(s *Step) { s.Rows[0]++ },
 		"the bytes between the rows differ":                                              func(s *Step) { s.All++ },
 		"the step has number 2 in the undisturbed run":                                   func(s *Step) { s.Step++ },
-		"1 samples, but 2 in the undisturbed run":                                        func(s *Step) { s.IDs, s.Valid, s.Rows = s.IDs[:1], s.Valid[:1], s.Rows[:1] },
+		"1 sample, but 2 in the undisturbed run":                                         func(s *Step) { s.IDs, s.Valid, s.Rows = s.IDs[:1], s.Valid[:1], s.Rows[:1] },
 		"the step ends at place 8, and":                                                  func(s *Step) { s.Position = 8 },
 		"the next one ends at epoch 1, place 6":                                          func(s *Step) { s.Epoch = 2 },
 	} {

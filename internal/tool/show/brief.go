@@ -53,6 +53,22 @@ func Things(n int, one string) string {
 	return Count(int64(n), one, many)
 }
 
+// Of is n of so many samples that something was done to, with what they are: "3 of the
+// 50 samples that were checked are damaged".
+func Of(n, of int64, done, what string) string {
+	switch {
+	case n == 0:
+		return "no sample that was " + done + " is " + what
+	case of == 1:
+		return "the only sample that was " + done + " is " + what
+	case n == of:
+		return fmt.Sprintf("all %d samples that were %s are %s", n, done, what)
+	case n == 1:
+		return fmt.Sprintf("1 of the %d samples that were %s is %s", of, done, what)
+	}
+	return fmt.Sprintf("%d of the %d samples that were %s are %s", n, of, done, what)
+}
+
 // OneLine is text that fits a line, cut at its end.
 func OneLine(s string) string {
 	r := []rune(strings.Join(strings.Fields(s), " "))

@@ -15,3 +15,18 @@ func TestTimesInWords(t *testing.T) {
 		}
 	}
 }
+
+// Of has the verb's form for its numbers.
+func TestOf(t *testing.T) {
+	for want, n := range map[string][2]int64{
+		"no sample that was read is damaged":            {0, 9},
+		"the only sample that was read is damaged":      {1, 1},
+		"1 of the 9 samples that were read is damaged":  {1, 9},
+		"3 of the 9 samples that were read are damaged": {3, 9},
+		"all 9 samples that were read are damaged":      {9, 9},
+	} {
+		if got := Of(n[0], n[1], "read", "damaged"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
+	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
 // Config is one description.
@@ -156,6 +157,6 @@ func (r *Report) Err() error {
 	if r.Damaged == 0 {
 		return nil
 	}
-	return errs.New(errs.Damaged, "%d of the %d samples that were read cannot be used, and are left out of the figures", r.Damaged, r.Read).
+	return errs.New(errs.Damaged, "%s, and left out of the figures", show.Of(r.Damaged, r.Read, "read", "damaged")).
 		Try("`stoker verify` lists them; on_bad=\"skip\" gives the figures of the others")
 }

@@ -3,6 +3,8 @@ package tune
 import (
 	"fmt"
 	"slices"
+
+	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
 // crowded is the share of the cores above which other processes decide the result:
@@ -36,8 +38,8 @@ func doubt(table []Measurement, rates map[Settings][]float64, choice Measurement
 		}
 		_, top := interval(m, rates[m.Settings], noise)
 		if m.Workers > choice.Workers && least < (1-2*Slack)*top || m.Workers < choice.Workers && top > most {
-			return fmt.Sprintf("measurements of one setting differ by %.0f %%, and %d workers from %d by %.0f %%: it cannot be told which number is enough",
-				100*max(noise, spread(rates[m.Settings]), spread(rates[choice.Settings])), m.Workers, choice.Workers,
+			return fmt.Sprintf("measurements of one setting differ by %.0f %%, and %s from %d by %.0f %%: it cannot be told which number is enough",
+				100*max(noise, spread(rates[m.Settings]), spread(rates[choice.Settings])), show.Things(m.Workers, "worker"), choice.Workers,
 				100*max(m.Samples-choice.Samples, choice.Samples-m.Samples)/max(m.Samples, choice.Samples)), noise
 		}
 	}

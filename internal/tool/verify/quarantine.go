@@ -91,28 +91,36 @@ func npy(v []int64) []byte {
 	return format.NPY(mem.Int64, []int{len(v)}, elems)
 }
 
+// unlike says of how many files something else is known.
+func unlike(n int, its, their string) string {
+	if n == 1 {
+		return "1 file does not match " + its
+	}
+	return fmt.Sprintf("%d files do not match %s", n, their)
+}
+
 // Err is the error of a command that found damage, or nil.
 func (r *Report) Err() error {
 	switch {
 	case len(r.Sound) == 0 && len(r.Shards) > 0 && r.Unread != nil && r.Manifest == "":
-		return errs.New(errs.Damaged, "%d of %d files cannot be read", len(r.Shards), r.Files).
+		return errs.New(errs.Damaged, "%d of %s cannot be read", len(r.Shards), errs.Many(r.Files, "file")).
 			Try("fetch those files again, then verify again: no sample of the others was read")
 	case len(r.Sound) > 0:
-		return errs.New(errs.Damaged, "%d files cannot be read, and %d of the %d samples checked in the other datasets are damaged", len(r.Shards), r.Damaged, r.Checked).
+		return errs.New(errs.Damaged, "%s cannot be read, and %s", errs.Many(len(r.Shards), "file"), show.Of(r.Damaged, r.Checked, "checked in the other datasets", "damaged")).
 			Try("fetch those files again; --quarantine DIR lists the undamaged samples of the others, with ids that leave these files out")
 	case len(r.Shards) > 0 && r.Manifest == "":
-		return errs.New(errs.Damaged, "%d files do not match their hashes, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
+		return errs.New(errs.Damaged, "%s, and %s", unlike(len(r.Shards), "its hash", "their hashes"), show.Of(r.Damaged, r.Checked, "checked", "damaged")).
 			Try("fetch those files again from their source")
 	case len(r.Shards) > 0:
-		return errs.New(errs.Damaged, "%d files do not match the manifest, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
+		return errs.New(errs.Damaged, "%s, and %s", unlike(len(r.Shards), "the manifest", "the manifest"), show.Of(r.Damaged, r.Checked, "checked", "damaged")).
 			Try("remove the damaged shards and run `stoker pack` again with the same options: it makes only those")
 	case len(r.Lost) > 0:
-		return errs.New(errs.Damaged, "%d datasets of the file cannot be read, and %d of the %d samples checked in the other datasets are damaged", len(r.Lost), r.Damaged, r.Checked).
+		return errs.New(errs.Damaged, "%s of the file cannot be read, and %s", errs.Many(len(r.Lost), "dataset"), show.Of(r.Damaged, r.Checked, "checked in the other datasets", "damaged")).
 			Try("fetch the file again, or load only the others: columns=[...]")
 	case r.Damaged == 0:
 		return nil
 	}
-	return errs.New(errs.Damaged, "%d of the %d samples that were checked are damaged", r.Damaged, r.Checked).
+	return errs.New(errs.Damaged, "%s", show.Of(r.Damaged, r.Checked, "checked", "damaged")).
 		Try(`fetch the damaged files again; --quarantine DIR lists the undamaged samples, for order.subset; or train with on_bad="skip"`)
 }
 

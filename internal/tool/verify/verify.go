@@ -153,7 +153,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	sums := &digests{}
 	conf := c.inspection(func(ds format.Stored) error {
 		if n := ds.Index().Len(); n != p.manifest.Samples {
-			return errs.New(errs.Damaged, "the shards have %d samples, but the manifest counts %d", n, p.manifest.Samples).
+			return errs.New(errs.Damaged, "the shards have %s, but the manifest counts %d", errs.Many(n, "sample"), p.manifest.Samples).
 				At(errs.Where{File: r.Manifest}).Try("remove shards that do not belong to this packing")
 		}
 		p.ds = ds
@@ -278,7 +278,7 @@ func (d *digests) open(ctx context.Context, src source.Source, x *index.Index) e
 	}
 	at := errs.Where{File: name}
 	if int64(len(b)) != headBytes+digestBytes*x.Len() {
-		return errs.New(errs.Damaged, "there are digests of %d samples, but the dataset has %d", (len(b)-headBytes)/digestBytes, x.Len()).At(at).
+		return errs.New(errs.Damaged, "there are digests of %s, but the dataset has %d", errs.Many((len(b)-headBytes)/digestBytes, "sample"), x.Len()).At(at).
 			Try("samples were added or lost since; if that was intended, run `stoker index --digests` again")
 	}
 	if string(b[:headBytes]) != head(x) {

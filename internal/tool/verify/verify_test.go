@@ -80,7 +80,7 @@ func TestHashesOfShards(t *testing.T) {
 	if len(r.Shards) != 1 || r.Shards[0].Where.Shard != shard || held == 0 || int64(held) != r.Damaged || len(r.Broken) != held {
 		t.Fatalf("%+v, %d damaged samples", r.Shards, r.Damaged)
 	}
-	if e := errs.From(r.Err()); e.Code != errs.Damaged || !strings.Contains(e.What, "1 files do not match their hashes") || !strings.Contains(e.Hint, "fetch") {
+	if e := errs.From(r.Err()); e.Code != errs.Damaged || !strings.Contains(e.What, "1 file does not match its hash") || !strings.Contains(e.Hint, "fetch") {
 		t.Errorf("%v | %s", e, e.Hint)
 	}
 	if out := text(t, r); !strings.Contains(out, shard) || !strings.Contains(out, "index.json says") {

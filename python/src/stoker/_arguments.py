@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import _order, _ranks
-from ._errors import MAX_COUNT, ConfigError, Problems, whole
+from ._errors import MAX_COUNT, ConfigError, Problems, many, whole
 from ._numbers import scalar
 
 
@@ -91,7 +91,7 @@ def read_weights(weights: Any, problems: Problems) -> array[float]:
     if wrong:
         return read
     if not any(read):
-        what = f"all {len(read)} weights are 0: nothing can be drawn" if read else "weights is empty"
+        what = "the weights are all 0: nothing can be drawn" if read else "weights is empty"
         problems.add(what, "give at least one weight above 0")
     elif math.isinf(_order.cumulate(read)[-1]):
         problems.add("the sum of the weights overflows a float", "scale all of them down")
@@ -111,7 +111,8 @@ def check_race(weights: array[float], num_samples: Any, problems: Problems) -> N
     there = sum(w > 0 for w in weights)
     if whole(num_samples) and num_samples > there:
         problems.add(
-            f"num_samples is {num_samples}, but only {there} of {len(weights)} weights are above 0: "
+            f"num_samples is {num_samples}, but only {there} of {many(len(weights), 'weight')} "
+            f"{'is' if there == 1 else 'are'} above 0: "
             "without replacement no sample is drawn twice",
             f"give at most {there}, or replacement=True",
         )

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ._datasets import Dataset
-from ._errors import ConfigError, Problems
+from ._errors import ConfigError, Problems, many
 
 WINDOWS = 5  # number of windows that must agree
 STEADY_SHARE = 0.3  # batches and seconds that must be in the middle of epochs for these to represent all of them
@@ -54,7 +54,7 @@ class Benchmark:
             + (f" (median of {len(self.first_batches)} epochs)" if len(self.first_batches) > 1 else ""),
             "waiting": f"{self.wait_share:.1%} of the loop's time, with steps of {_time(self.step)}",
             "processors": f"{self.cores_busy:.2f} cores busy, {self.cpu_per_1000_samples:.3g} s per 1,000 samples",
-            "measured": f"{self.batches:,} batches, {self.samples:,} samples, {_time(self.seconds)}",
+            "measured": f"{many(self.batches, 'batch')}, {many(self.samples, 'sample')}, {_time(self.seconds)}",
         }
         return "Benchmark\n" + "\n".join(f"  {name:<12} {text}" for name, text in shown.items())
 

@@ -24,7 +24,7 @@ from . import _notice
 from ._cache import folder
 from ._closures import closure
 from ._datasets import Dataset
-from ._errors import ConfigError, DataError, StokerError
+from ._errors import ConfigError, DataError, StokerError, many
 from ._mixture import Mixture
 from ._order import below, epoch_key
 from ._program import Keep, Program, Step, View
@@ -179,10 +179,11 @@ def _tried(base: Any, judge: Judge, numbers: Sequence[int], keywords: Mapping[st
     finally:
         progress.close()
     if unread:
-        _notice.say(f".{call}: {unread} samples cannot be read and are kept; on_bad= of the loader decides about them")
+        kept_too = f"{many(unread, 'sample')} cannot be read and {'is' if unread == 1 else 'are'} kept"
+        _notice.say(f".{call}: {kept_too}; on_bad= of the loader decides about that")
     if not kept:
         raise ConfigError(
-            f".{call} keeps none of the {len(numbers):,} samples",
+            f".{call} keeps none of the {many(len(numbers), 'sample')}",
             hint="call the function with dataset[0] of the dataset before it, and see what it returns",
         )
     return kept

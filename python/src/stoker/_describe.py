@@ -14,6 +14,7 @@ from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from ._errors import many
 from ._leaves import Array, Fixed, Listed, Loose, Mapped, Number, Tensor
 from ._tone import Picture, Toned
 
@@ -170,7 +171,9 @@ def fit(part: Any, value: Any, path: str, found: list[Any]) -> None:
         if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
             raise _differs(path, describe(value, path), part)
         if len(value) != len(part.parts):
-            raise Misfit(f"{_field(path)} has {len(value)} values, and {len(part.parts)} in {{sample}}", _ONE_SHAPE)
+            raise Misfit(
+                f"{_field(path)} has {many(len(value), 'value')}, and {len(part.parts)} in {{sample}}", _ONE_SHAPE
+            )
         for number, (inner, item) in enumerate(zip(part.parts, value, strict=True)):
             fit(inner, item, f"{path}[{number}]", found)
     elif isinstance(part, Loose):

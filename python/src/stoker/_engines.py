@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from . import _notice
-from ._errors import EngineError
+from ._errors import EngineError, many
 from ._process import Engine, Gone, Unborn, status_words
 
 MAX_RESTARTS = 3
@@ -131,8 +131,8 @@ class Client:
         del self._crashes[number]
         epoch = f" of epoch {asked['epoch']}" if "epoch" in asked else ""
         return EngineError(
-            f"the engine died {len(crashes)} times during requests of this loader, the last time by {crash[1]} during "
-            f"{asked['type']!r}{epoch}: the loader is refused",
+            f"the engine died {many(len(crashes), 'time')} during requests of this loader, the last time by {crash[1]} "
+            f"during {asked['type']!r}{epoch}: the loader is refused",
             code="died",
             hint="read what the engine wrote to stderr, and please report it. Other loaders are not affected",
         )
@@ -157,7 +157,7 @@ class Client:
         if len(recent) <= MAX_RESTARTS:
             return
         raise EngineError(
-            f"the engine died {len(recent)} times within an hour, the last time by {recent[-1]}",
+            f"the engine died {many(len(recent), 'time')} within an hour, the last time by {recent[-1]}",
             code="died",
             hint="read what it wrote to stderr (SIGKILL often means that memory ran out: see dmesg, and lower memory= "
             "or batch_size); please report it if nothing there explains it",

@@ -78,8 +78,11 @@ class StokerError(Exception):
 
     def __str__(self) -> str:
         text = _plain(self.what)
+        told = f'"{self.where.get("file")}"' in self.what
         location = ", ".join(
-            form.format(_name(self.where[key])) for key, form in _WHERE_WORDS.items() if key in self.where
+            form.format(_name(self.where[key]))
+            for key, form in _WHERE_WORDS.items()
+            if key in self.where and not (told and key == "file")
         )
         if location:
             text += f" ({location})"
@@ -173,6 +176,7 @@ _WORDS = [
         (r"([a-z_]+) in dataset\.storage: ", r"storage_options \1: "),
         (r"dataset\.storage\.([a-z_]+)\b", r"\1 of storage_options"),
         (r"dataset\.storage\b", "storage_options"),
+        (r"fetch\.([a-z]+) \(stoker bench: --[a-z]+\)", r"\1 of fetch"),
         (r"fetch\.([a-z]+)\b", r"\1 of fetch"),
         (r"batch\.size\b", "batch_size"),
         (r"batch\.window\b", "length_window"),
@@ -296,6 +300,11 @@ class Problems:
             if hint:
                 lines.append(f"    try: {hint}")
         raise ConfigError("\n".join(lines))
+
+
+def many(number: int, what: str) -> str:
+    """So many things: ``1 sample``, ``1,200 batches``."""
+    return f"{number:,} {what}" + ("" if number == 1 else "es" if what.endswith(("ch", "s")) else "s")
 
 
 MAX_COUNT = 1 << 53  # of samples, in what decides an order: a float holds every integer up to it

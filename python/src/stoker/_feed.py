@@ -21,7 +21,7 @@ from itertools import chain
 from typing import Any
 
 from ._advice import MASKED
-from ._errors import MAX_COUNT, ConfigError, StateError
+from ._errors import MAX_COUNT, ConfigError, StateError, many
 from ._items import packed, shown, stamp, typed
 from ._numbers import is_flag, is_mask
 
@@ -129,7 +129,7 @@ class Feed:
         for _ in range(items):
             found = self._next()
             if found is None:
-                raise self._other(f"it ended after {self._item} items, but the state was saved after {items}")
+                raise self._other(f"it ended after {many(self._item, 'item')}, but the state was saved after {items}")
             ids, given = found
             self._taken(ids)
             self._received(array("q", ids) if self._ids else [stamp(one) for one in given])
@@ -276,8 +276,8 @@ class Feed:
         for number, one in zip(numbers, given, strict=True):
             if not 0 <= number < samples:
                 raise ConfigError(
-                    f"the sampler gave sample {number} at place {self._place + len(items) - before}, but there are "
-                    f"{samples} samples",
+                    f"the sampler gave sample {number} at place {self._place + len(items) - before}, but the dataset "
+                    f"has {many(samples, 'sample')}",
                     hint="a sampler gives numbers from 0 to len(dataset) - 1",
                 )
             items.append(typed(one, number, self._name, self._item))

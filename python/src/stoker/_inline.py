@@ -22,7 +22,7 @@ from typing import Any
 
 from . import _describe, _frames, _keyed, _reports
 from ._crew import Hands
-from ._errors import here
+from ._errors import here, many
 from ._inputs import Begun, Inputs, begins
 from ._items import Items
 from ._process import Engine
@@ -331,7 +331,7 @@ class _Maker:
             self._seeder.seed(tasks[0][3])
         found = list(self._user.__getitems__([self._given[task[2]] for task in tasks]))
         if len(found) != len(tasks):
-            raise ValueError(f"it returned {len(found)} samples for {len(tasks)} ids")
+            raise ValueError(f"it returned {many(len(found), 'sample')} for {many(len(tasks), 'id')}")
         return {task[0]: sample for task, sample in zip(tasks, found, strict=True)}
 
     def _rows(self, body: bytes) -> None:

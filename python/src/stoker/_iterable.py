@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _client, _device, _notice
-from ._errors import ConfigError, StateError, whole
+from ._errors import ConfigError, StateError, many, whole
 from ._iterate import OwnPassage
 from ._state import DAMAGED
 from ._theirs import kind
@@ -176,7 +176,7 @@ def warn_of_length(user: Any, reported: int, received: int, workers: int) -> Non
         else ""
     )
     warnings.warn(
-        f"len() of the dataset {kind(user)} was {reported} when len(loader) was asked for, but {received} samples have "
-        f"been received{more}",
+        f"len() of the dataset {kind(user)} was {reported} when len(loader) was asked for, but "
+        f"{many(received, 'sample')} {'has' if received == 1 else 'have'} been received{more}",
         stacklevel=8,  # the loop over the loader
     )

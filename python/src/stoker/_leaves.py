@@ -314,7 +314,7 @@ class Listed:
         return found
 
     def words(self) -> str:
-        return f"a sequence of {len(self.parts)} values"
+        return f"a sequence of {len(self.parts)} value" + "s" * (len(self.parts) != 1)
 
 
 def count(shape: Sequence[int]) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import _notice
 from ._advice import Checked
 from ._datasets import Dataset
-from ._errors import MAX_EPOCH, ConfigError, whole
+from ._errors import MAX_EPOCH, ConfigError, many, whole
 from ._feed import ANOTHER_RANKS, Feed
 from ._iterable import refuse
 from ._iterate import Progress
@@ -450,7 +450,10 @@ class Positioned(Checked):
             if step >= steps:
                 raise ConfigError(
                     f"DataLoader.explain: epoch {at.epoch} has no step {step}",
-                    hint=f"it has {steps} steps: give a number from 0 to {steps - 1}" if steps else "it has no steps",
+                    hint=f"it has {many(steps, 'step')}: give "
+                    + ("0" if steps == 1 else f"a number from 0 to {steps - 1}")
+                    if steps
+                    else "it has no steps",
                 )
         found: dict[str, Any] = self._asked().ask("explain", epoch=at.epoch, **{"from": position})
         hands = self._settings.hands

@@ -13,6 +13,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from . import _frames, _inside, _keyed
+from ._errors import many
 from ._items import Items
 from ._reports import LISTS, Failed, alone, report
 from ._values import collated, collates_otherwise
@@ -199,7 +200,7 @@ class Maker:
             self.at[2] = tasks[0][0] + 1
             found = list(self.dataset.__getitems__(numbers))
             if len(found) != len(numbers):
-                raise ValueError(f"it returned {len(found)} samples for {len(numbers)} ids")
+                raise ValueError(f"it returned {many(len(found), 'sample')} for {many(len(numbers), 'id')}")
             return found
         except BaseException as error:
             return Failed(report(error, "__getitems__ raised ", LISTS))

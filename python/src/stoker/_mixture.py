@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from . import _numbers
 from ._datasets import Dataset, check_subclass
-from ._errors import ConfigError, Problems, StokerError, whole
+from ._errors import ConfigError, Problems, StokerError, many, whole
 from ._numbers import scalar
 from ._spec import Form, Recipe
 from ._strangers import map_style
@@ -113,7 +113,9 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
         problems.raise_any()
         for shares in [self.weights] if self.weights is not None else [s for _, s in self.schedule or []]:
             if len(shares) != len(self.datasets):
-                problems.add(f"{len(shares)} weights for {len(self.datasets)} datasets", "give one for each")
+                problems.add(
+                    f"{many(len(shares), 'weight')} for {many(len(self.datasets), 'dataset')}", "give one for each"
+                )
         if any(not whole(place) or place < 0 for place, _ in self.schedule or []):
             problems.add("a place in the schedule is not a number of samples", "places are integers, at least 0")
         for key, value, words in (("stop", stop, STOPS), ("batches", batches, BATCHES)):

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import _numbers
 from ._advice import MASKED
-from ._errors import MAX_COUNT, ConfigError, Problems, whole
+from ._errors import MAX_COUNT, ConfigError, Problems, many, whole
 from ._seeds import Seed
 
 SHUFFLES = ("none", "full", "block", "window")
@@ -114,7 +114,7 @@ def chosen(ordering: Ordering, subset: array[float] | None, stored: int, problem
     numbers = dict(ordering.numbers)
     if (weights := numbers.get("order.weights")) is not None and len(weights) != len(subset):
         problems.add(
-            f"{len(weights)} weights for {len(subset)} samples",
+            f"{many(len(weights), 'weight')} for {many(len(subset), 'sample')}",
             f"give one for each sample that is left of {stored} (filter, take, ...): dataset.indices has their numbers",
         )
     if ordering.walked:
@@ -144,7 +144,7 @@ class Through:
             for one in several:
                 if not -there <= int(one) < there:
                     raise ConfigError(
-                        f"the sampler gave sample {one}, but there are {there} samples",
+                        f"the sampler gave sample {one}, but the dataset has {many(there, 'sample')}",
                         hint="a sampler gives numbers from 0 to len(dataset) - 1; a dataset of which a filter chose "
                         "samples numbers those that are left",
                     )

@@ -105,7 +105,7 @@ def refuse_worker() -> None:
         return
     rank, world = of_process(None, None)
     raise ConfigError(
-        f"DataLoader: iterated in worker {info.id} of the {info.num_workers} workers of a torch DataLoader; each "
+        f"DataLoader: iterated in a worker ({info.id} of {info.num_workers}) of a torch DataLoader; each "
         "would deliver all samples",
         hint="iterate it in the training loop, where it needs no workers. To share it among the workers: "
         "info = torch.utils.data.get_worker_info(), rank=rank * info.num_workers + info.id, "

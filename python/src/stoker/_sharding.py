@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _mix
-from ._errors import ConfigError, Problems
+from ._errors import ConfigError, Problems, many
 from ._fields import differing
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Placement:
         rows = local[0]
         if rows % self.parts:
             raise ConfigError(
-                f"a batch of {_many(rows, 'row')} cannot be split over {self.parts} devices",
+                f"a batch of {many(rows, 'row')} cannot be split over {self.parts} devices",
                 hint='pass tail="fill" (the default) or drop_last=True, and a sampler whose batches have as many rows',
             )
         each = rows // self.parts
@@ -122,7 +122,7 @@ class Placement:
         share = -(-info.samples // settings.ranks[1])
         if share % size % self.parts:
             raise ConfigError(
-                f"tail='pad' ends an epoch with a batch of {_many(share % size, 'row')}, which cannot be split over "
+                f"tail='pad' ends an epoch with a batch of {many(share % size, 'row')}, which cannot be split over "
                 f"{self.parts} devices",
                 hint='pass tail="fill", the default with sharding=, or drop_last=True',
             )
@@ -206,7 +206,3 @@ def _of_rank(sharding: Any, rank: int) -> Any:
 def _rows(index: Any, rows: int) -> tuple[int, int]:
     begin, end, _ = index[0].indices(rows)
     return begin, end
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

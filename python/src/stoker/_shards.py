@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from . import _notice
-from ._errors import ConfigError, Problems, ResourceError, SourceError, StokerError, whole
+from ._errors import ConfigError, Problems, ResourceError, SourceError, StokerError, many, whole
 from ._numbers import scalar
 from ._suffixes import suffix, written_as
 
@@ -165,7 +165,7 @@ class ShardWriter:
         self.finish()
         fname = self.fname = self.pattern % self.shard
         if self.verbose:
-            _notice.say(f"writing {fname}, {self.total:,} samples before it")
+            _notice.say(f"writing {fname}, {many(self.total, 'sample')} before it")
         self.shard += 1
         self.count = self.size = 0
         self._keys.clear()

@@ -19,6 +19,7 @@ from typing import Any
 
 from . import _gpu, _page
 from ._counts import Counts
+from ._errors import many
 
 LINE_NS = 60_000_000_000  # seconds between two log lines while a pass runs
 FLUSH_NS = 5_000_000  # quick batches are put into the page together: people look at it
@@ -246,7 +247,7 @@ def _asked(sources: dict[str, dict[str, int]]) -> list[str]:
     out = []
     for host in sorted(sources, key=lambda host: -sources[host]["bytes"])[:NAMED]:
         one = sources[host]
-        text = f"{one['bytes'] / 1e6:,.1f} MB from {host} in {one['requests']:,} requests"
+        text = f"{one['bytes'] / 1e6:,.1f} MB from {host} in {many(one['requests'], 'request')}"
         for key, what in (("retries", "retried"), ("hedges", "hedged")):
             if one[key]:
                 text += f" ({one[key]:,} {what})"

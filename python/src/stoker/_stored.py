@@ -76,7 +76,7 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         self.path = paths(path, problems)
         self._given = read_fields(fields, {}, problems, chosen_by)
         self._declared = {field["name"]: field for field in self._given or []}
-        keys["storage"] = read_storage(storage_options, problems)
+        keys["storage"] = read_storage(storage_options, problems, self.path)
         keys["origins"] = read_origins(origins, problems)
         self._keys = {key: value for key, value in keys.items() if value is not None}
         for key in _NAMES & self._keys.keys():

@@ -6,9 +6,10 @@ from the environment, as for the store's own tools.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -21,6 +22,7 @@ from ._numbers import scalar
 from ._shown import plain, shown
 
 _TEXTS = ("endpoint_url", "region", "profile", "token_env", "fresh")
+_FRESH = "give 'always' (the index is compared with a listing at every opening) or 'never' (it is trusted)"
 _FLAGS = ("anonymous", "requester_pays")
 KEYS = ("endpoint_url", "region", "profile", "anonymous", "requester_pays", "token_env", "fresh")
 
@@ -80,18 +82,48 @@ _WHOLE = {
     **dict.fromkeys(("auth", "pass", "pwd", "user"), _NETRC),
     **dict.fromkeys(("cred", "creds"), "GOOGLE_APPLICATION_CREDENTIALS"),
 }
+# What stores of a scheme take credentials from: variables that begin with the first, and for secrets of which no such
+# variable is known, the second. As in the engine.
+_OWN = "a variable of your own that holds a token, named by token_env"
+_AWS = ("AWS_", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (for temporary keys, AWS_SESSION_TOKEN too)")
+_GOOGLE = ("GOOGLE_", f"GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or {_OWN}")
+_AZURE = ("AZURE_", f"AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or {_OWN}")
+_HUB = ("HF_", "HF_TOKEN, or a variable of your own, named by token_env")
+_WEB = (_NETRC, f"{_NETRC}, or into a variable of your own, named by token_env,")
+_VENDORS = {
+    "s3": _AWS,
+    **dict.fromkeys(("gs", "gcs"), _GOOGLE),
+    **dict.fromkeys(("az", "azure", "abfs", "abfss"), _AZURE),
+    "hf": _HUB,
+    **dict.fromkeys(("http", "https"), _WEB),
+}
 
 
-def secret(key: str) -> str | None:
-    """The variable to set instead of a key that holds a secret; None: the key holds none."""
+def secret(key: str, names: Iterable[str] = ()) -> str | None:
+    """What to do instead of giving a key that holds a secret; None: the key holds none. If all names in stores are of
+    one vendor, only its variables are named."""
+    if (found := _variable(key)) is None:
+        return None
+    schemes = (re.match(r"@?([A-Za-z][A-Za-z0-9+.-]*)://", name) for name in names)
+    vendors = {_VENDORS[scheme[1].lower()] for scheme in schemes if scheme and scheme[1].lower() in _VENDORS}
+    if len(vendors) == 1:
+        of = vendors.pop()
+        if of is _WEB or not found.startswith(of[0]) or ", " in found:
+            found = of[1]
+    return f"write it into {found}" if found.startswith(".netrc") else f"set {found}"
+
+
+def _variable(key: str) -> str | None:
+    """Where the secret of a key belongs, whatever the store."""
     word = plain(key)
     if word in _WHOLE:
         return _WHOLE[word]
     return next((instead for parts, instead in _VARIABLES if any(part in word for part in parts)), None)
 
 
-def read_storage(given: Any, problems: Problems) -> dict[str, Any] | None:
-    """``storage_options`` as ``dataset.storage`` of a Spec. It may use the names of s3fs, gcsfs and adlfs."""
+def read_storage(given: Any, problems: Problems, names: Any = ()) -> dict[str, Any] | None:
+    """``storage_options`` as ``dataset.storage`` of a Spec. It may use the names of s3fs, gcsfs and adlfs. ``names``
+    are the paths of the dataset."""
     if given is None:
         return None
     if not isinstance(given, Mapping):
@@ -100,25 +132,27 @@ def read_storage(given: Any, problems: Problems) -> dict[str, Any] | None:
         )
         return None
     found: dict[str, Any] = {}
-    _take(given, found, problems)
+    listed = [names] if isinstance(names, (str, bytes)) or not isinstance(names, Iterable) else names
+    _take(given, found, problems, [name for name in listed if isinstance(name, str)])
     problem = _wrong(found)
     if problem is not None:
         problems.add(*problem)
     return {key: value for key, value in found.items() if value not in (None, False)} or None
 
 
-def _take(given: Mapping[Any, Any], found: dict[str, Any], problems: Problems) -> None:
+def _take(given: Mapping[Any, Any], found: dict[str, Any], problems: Problems, names: Sequence[str]) -> None:
     for key, value in given.items():
         name = _FSSPEC.get(key, key)
         if name == "client_kwargs" and isinstance(value, Mapping):
-            _take(value, found, problems)
+            _take(value, found, problems, names)
         elif key == "token" and value in ("anon", None):  # gcsfs: anonymous, or as the environment says
             found["anonymous"] = found.get("anonymous", False) or value == "anon"
         elif key == "token" and value in ("cloud", "google_default", "cache", "browser"):
             _notice.say(f"storage_options['token'] is ignored: {value!r} is found as Google's own tools find it")
         elif name in _TEXTS:
             if value is not None and not isinstance(value, str):  # the value may be a secret
-                problems.add(f"storage_options has {key!r} of type {type(value).__name__}", "give text")
+                hint = _FRESH if name == "fresh" else "give text"
+                problems.add(f"storage_options has {key!r} of type {type(value).__name__}", hint)
             else:
                 found[name] = value
         elif name in _FLAGS:
@@ -127,27 +161,35 @@ def _take(given: Mapping[Any, Any], found: dict[str, Any], problems: Problems) -
                 problems.add(f"storage_options has {key!r} of type {type(value).__name__}", "give True or False")
             else:
                 found[name] = bool(flag)
-        elif isinstance(key, str) and (instead := secret(key)) is not None:
+        elif isinstance(key, str) and (instead := secret(key, names)) is not None:
             if value is not None:
                 problems.add(
                     f"storage_options has {key!r}: datasets are saved and shown, so they hold no keys, tokens or "
                     "passwords",
-                    f"remove it, and set {instead} where the program runs",
+                    f"remove it, and {instead} where the program runs",
                 )
         elif key in _MOOT:
             _notice.say(f"storage_options[{key!r}] is ignored: {_MOOT[key]}")
         else:
-            problems.add(f"storage_options has a key {key!r}", f"its keys are {', '.join(KEYS)}")
+            problems.add(f"storage_options has an unknown key {key!r}", _known(key, KEYS, *_FSSPEC, "client_kwargs"))
+
+
+def _known(key: Any, keys: Sequence[str], *also: str) -> str:
+    """What to say of an unknown key: the nearest known one, and all of them. Those of ``also`` are accepted too."""
+    near = difflib.get_close_matches(key.lower(), [*keys, *also], 1) if isinstance(key, str) else []
+    known = f"keys are {', '.join(keys)}"
+    return f"did you mean {near[0]!r}? The {known}" if near else f"the {known}"
 
 
 def _wrong(found: Mapping[str, Any]) -> tuple[str, str] | None:
     """What is wrong with the values. Those that may be secret are not repeated."""
     if (variable := found.get("token_env")) and (
-        not re.fullmatch(r"[A-Z_][A-Z0-9_]*", variable) or re.match(r"(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}$", variable)
+        not re.fullmatch(r"[A-Z_][A-Z0-9_]*", variable)
+        or re.fullmatch(r"(AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}|(?=.*[0-9])[A-Z0-9]{24,}", variable)
     ):
         return (
             "storage_options has a 'token_env' that is not the name of an environment variable (capitals, digits, _)",
-            "export the token, for example as MY_TOKEN, and give 'token_env': 'MY_TOKEN'",
+            "give the name, not the token: for example, export MY_TOKEN with the token, and give 'token_env': 'MY_TOKEN'",
         )
     if (address := found.get("endpoint_url")) and shown(address) != address:
         return (
@@ -155,7 +197,7 @@ def _wrong(found: Mapping[str, Any]) -> tuple[str, str] | None:
             "leave them out, and put them into .netrc or the store's environment variables",
         )
     if found.get("fresh") not in (None, "always", "never"):
-        return f"storage_options has 'fresh': {found['fresh']!r}", "it can be 'always' or 'never'"
+        return f"storage_options has 'fresh': {found['fresh']!r}", _FRESH
     return None
 
 
@@ -190,7 +232,7 @@ def read_fetch(given: Any, problems: Problems) -> dict[str, Any] | None:
     for key, value in given.items():
         value = scalar(value)
         if key not in _FETCH:
-            problems.add(f"fetch has a key {key!r}", f"its keys are {', '.join(_FETCH)}")
+            problems.add(f"fetch has an unknown key {key!r}", _known(key, _FETCH))
         elif value is None:
             continue
         elif key == "ahead" and amount(value) is None:
@@ -202,7 +244,7 @@ def read_fetch(given: Any, problems: Problems) -> dict[str, Any] | None:
         elif key == "hedge":
             found[key] = truth("hedge of fetch", value, problems)
         elif key == "deadline" and not (isinstance(value, str) or _seconds(value)):
-            problems.add(f"fetch has deadline {value!r}", "give seconds, or text such as '10m', at most 24 hours")
+            problems.add(f"fetch has deadline {value!r}", "give a number of seconds above 0, such as 90, or text such as '10m'; at most '24h'")
         else:
             found[key] = value
     return found or None

@@ -67,7 +67,7 @@ def reached(dataset: Any, storage_options: Any, problems: Problems) -> dict[str,
     """How the store of a path is reached, in the form of the Spec."""
     if storage_options is not None and isinstance(dataset, Dataset):
         problems.add("storage_options is for a path, and the dataset has its own", "leave it out")
-    storage = read_storage(storage_options, problems)
+    storage = read_storage(storage_options, problems, dataset)
     return {} if storage is None else {"storage": storage}
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from . import _client
 from ._batch import OWNED_BYTES, Ragged
 from ._bundle import HELD
-from ._errors import ConfigError, ResourceError
+from ._errors import ConfigError, ResourceError, many
 from ._fields import differing
 from ._loader import DataLoader
 from ._mix import Changes
@@ -104,7 +104,7 @@ class _Stream:
             given += 1
         if self._number is not None and given != self._number:
             raise ConfigError(
-                f"to_tf: the epoch had {given} batches, and its dataset was made for {self._number}",
+                f"to_tf: the epoch had {many(given, 'batch')}, and its dataset was made for {self._number}",
                 hint="call load_state_dict() and skip() before stoker.to_tf(loader), and make a new one after them",
             )
 

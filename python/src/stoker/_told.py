@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._errors import DataError
+from ._errors import DataError, many
 
 if TYPE_CHECKING:
     from ._client import Loader
@@ -36,7 +36,7 @@ class Contents(NamedTuple):
     def became(self, now: Contents) -> str:
         """How many samples there were and are; without a difference, what else differs."""
         if self.samples != now.samples:
-            return f"it had {self.samples:,} samples and has {now.samples:,} now"
+            return f"it had {many(self.samples, 'sample')} and has {now.samples:,} now"
         if self.digest != now.digest:
             return f"its digest was {self.digest} and is {now.digest} now"
         return "a file was written again"

@@ -23,7 +23,7 @@ from typing import Any
 from . import _command, _notice
 from ._benchmark import benchmark
 from ._datasets import Dataset, absolute
-from ._errors import ConfigError, Problems, from_wire, whole
+from ._errors import ConfigError, Problems, from_wire, many, whole
 from ._mixture import in_python
 from ._numbers import scalar
 from ._process import find
@@ -286,7 +286,7 @@ def _converse(
                     return told
                 settings = told["measure"]
                 spent = int(time.monotonic() - begin)
-                bar.show(spent, int(ask["budget_s"]), f"tuning, {settings['num_workers']} workers: seconds")
+                bar.show(spent, int(ask["budget_s"]), f"tuning, {many(settings['num_workers'], 'worker')}: seconds")
                 try:
                     answer: dict[str, Any] = {"figures": measure(settings, told["seconds"])}
                     measured += 1

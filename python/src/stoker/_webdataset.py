@@ -12,7 +12,7 @@ from . import _client, _notice, _webwords
 from ._advice import check_keywords, check_names
 from ._compile import on_bytes
 from ._datasets import Dataset, foreign
-from ._errors import ConfigError, Problems, whole
+from ._errors import ConfigError, Problems, many, whole
 from ._fields import read_list, read_names, read_text
 from ._numbers import scalar
 from ._program import Fields, Keep, Pick, Renamed, Step, Then, View
@@ -94,7 +94,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         problems = Problems("WebDataset")
-        self._storage = read_storage(storage_options, problems)
+        self._storage = read_storage(storage_options, problems, urls)
         seed = scalar(seed)
         self.urls = _webwords.shards(urls, problems)
         self._shuffle = bool(shardshuffle)
@@ -244,7 +244,8 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             raise ConfigError("WebDataset.map_tuple: the samples are not tuples", hint="call to_tuple first")
         if len(transforms) > len(self._tuple):
             raise ConfigError(
-                f"WebDataset.map_tuple: {len(transforms)} transforms for a tuple of {len(self._tuple)} fields",
+                f"WebDataset.map_tuple: {many(len(transforms), 'transform')} for a tuple of "
+                f"{many(len(self._tuple), 'field')}",
                 hint="give at most one for each field of to_tuple",
             )
         given = {

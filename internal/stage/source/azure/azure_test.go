@@ -379,8 +379,8 @@ func TestErrorsTeach(t *testing.T) {
 	for name, want := range map[string]string{
 		"az://photo/train/000.tar":         `did you mean "az://photos/train/000.tar"?`,
 		"az://photos/trian/000.tar":        `did you mean "az://photos/train/000.tar"?`,
-		"az://photos/train/{000..001}.tar": `did you mean "az://photos/train/000.tar"?`,
-		"az://photos/train/*.npz":          `has 1 entries: 000.tar`,
+		"az://photos/train/{000..001}.tar": `has one entry: 000.tar`,
+		"az://photos/train/*.npz":          `has one entry: 000.tar`,
 	} {
 		_, err := pattern.Expand(t.Context(), src, []string{name})
 		if e := errs.From(err); err == nil || e.Code != errs.NotFound || !strings.Contains(e.Hint, want) {
@@ -393,6 +393,7 @@ func TestErrorsTeach(t *testing.T) {
 		"az://photos@169.254.169.254/x":                       "not a host of Azure",
 		"az://photos/../archive/x":                            "no blob has",
 		"az://../x":                                           "no blob has",
+		"az:///x":                                             "the name has no container",
 	} {
 		if _, err := src.Stat(t.Context(), name); errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)

@@ -206,6 +206,9 @@ func (s *store) locate(name string) (place, error) {
 	if s.env.wrong != "" {
 		return wrong(s.env.wrong+" is not a connection string", "copy it from the page \"Access keys\" of the storage account")
 	}
+	if _, rest, _ := strings.Cut(name, "://"); bucket != "" && strings.HasPrefix(rest, "/") {
+		return wrong("the name has no container", "write az://container/path")
+	}
 	// A server would follow such a part, to another container if there are enough.
 	if parts := "/" + bucket + "/" + key + "/"; strings.Contains(parts, "/./") || strings.Contains(parts, "/../") {
 		return wrong("no blob has \".\" or \"..\" as part of its name", "write the name without them")

@@ -156,9 +156,13 @@ func (who identity) of(b []byte, from string) (identity, error) {
 		Email        string `json:"client_email"`
 		Project      string `json:"project_id"`
 		QuotaProject string `json:"quota_project_id"`
+		Key          string `json:"private_key"`
 	}
 	if err := json.Unmarshal(b, &f); err != nil || f.Type == "" {
 		return who, errs.New(errs.Denied, "%s is not a file of credentials in JSON", from).Try("%s", help)
+	}
+	if f.Type == "service_account" && f.Key == "" { // the library would fail as if the network had
+		return who, errs.New(errs.Denied, "%s is of a service account, but has no private_key", from).Try("download the key again, or %s", help)
 	}
 	who.from, who.file, who.kind, who.email, who.project = from, b, f.Type, f.Email, f.QuotaProject
 	if who.project == "" {

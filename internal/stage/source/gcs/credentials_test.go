@@ -269,8 +269,9 @@ func TestNoCredentials(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 
-	for file, says := range map[string]string{"missing": "cannot be read", "text": "is not a file of credentials"} {
+	for file, says := range map[string]string{"missing": "cannot be read", "text": "is not a file of credentials", "keyless": "has no private_key"} {
 		dir := t.TempDir()
+		stagetest.Put(t, dir+"/keyless", []byte(`{"type": "service_account", "client_email": "e"}`))
 		stagetest.Put(t, dir+"/text", []byte("a key"))
 		t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", dir+"/"+file)
 		_, err := readAll(t, open(t, access), "gs://photos/x")

@@ -430,8 +430,8 @@ func TestErrorsTeach(t *testing.T) {
 	for name, want := range map[string]string{
 		"gs://photo/train/000.tar":         `did you mean "gs://photos/train/000.tar"?`,
 		"gs://photos/trian/000.tar":        `did you mean "gs://photos/train/000.tar"?`,
-		"gs://photos/train/{000..001}.tar": `did you mean "gs://photos/train/000.tar"?`,
-		"gs://photos/train/*.npz":          `has 1 entries: 000.tar`,
+		"gs://photos/train/{000..001}.tar": `has one entry: 000.tar`,
+		"gs://photos/train/*.npz":          `has one entry: 000.tar`,
 	} {
 		_, err := pattern.Expand(t.Context(), src, []string{name})
 		if e := errs.From(err); err == nil || e.Code != errs.NotFound || !strings.Contains(e.Hint, want) {

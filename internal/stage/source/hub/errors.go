@@ -109,7 +109,7 @@ func (s *store) sent() string {
 	case who.value != "":
 		return "the token sent is that of " + errs.Plain(who.from) + ": it must belong to an account that has access, and a fine-grained token must list the dataset"
 	case s.access.Storage.Anonymous:
-		return "the request was anonymous: leave out dataset.storage.anonymous (--anonymous) if you have a token"
+		return "the request was anonymous: leave out dataset.storage.anonymous if you have a token"
 	}
 	return "no token was found in HF_TOKEN or the file of `hf auth login`: set one"
 }
@@ -190,7 +190,7 @@ func (s *store) noRevision(ctx context.Context, name string, r *repo, why remote
 		if near := errs.Nearest(r.revision, names); near != "" {
 			hint = fmt.Sprintf("did you mean @%s?", url.PathEscape(near))
 		} else if len(names) > 0 {
-			hint = "it has " + strings.Join(names[:min(len(names), 5)], ", ") + map[bool]string{true: ", ..."}[len(names) > 5] + "; write slashes as %2F"
+			hint = "it has " + strings.Join(names[:min(len(names), 5)], ", ") + map[bool]string{true: ", ..."}[len(names) > 5] + "; write a slash in a revision as %2F"
 		}
 	}
 	if ctx.Err() != nil {

@@ -6,6 +6,7 @@ package pattern
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,20 +116,21 @@ func (x *expander) look(patterns []string) error {
 
 func (x expander) appendFound(out []string, pattern string, names []string) ([]string, error) {
 	missing, first := 0, ""
+	var exist []string
 	for _, name := range names {
 		there, err := x.exists(name)
 		switch {
 		case err != nil:
 			return nil, err
 		case there:
-			out = append(out, name)
+			out, exist = append(out, name), append(exist, name)
 		case hasGlob(name):
 			found, err := x.glob(name)
 			if err != nil {
 				return nil, err
 			}
 			if len(found) == 0 {
-				return nil, x.notFound(pattern, name, 0, len(names))
+				return nil, x.notFound(pattern, name, 0, len(names), nil)
 			}
 			out = append(out, found...)
 		default:
@@ -138,7 +140,7 @@ func (x expander) appendFound(out []string, pattern string, names []string) ([]s
 		}
 	}
 	if missing > 0 {
-		return nil, x.notFound(pattern, first, missing, len(names))
+		return nil, x.notFound(pattern, first, missing, len(names), exist)
 	}
 	return out, nil
 }
@@ -170,22 +172,33 @@ func (x expander) says(name string, err error) (bool, error) {
 	return false, err
 }
 
-func (x expander) notFound(pattern, name string, missing, of int) error {
+// notFound is the error of a name, or of several, of a pattern that also stands for those
+// that exist: they are not what was meant by it.
+func (x expander) notFound(pattern, name string, missing, of int, exist []string) error {
 	shown := source.Shown(name)
 	e := errs.New(errs.NotFound, "there is no %s", strconv.Quote(shown))
 	switch {
 	case hasGlob(name):
 		e = errs.New(errs.NotFound, "nothing matches %s", strconv.Quote(shown))
 	case of > 1:
-		e = errs.New(errs.NotFound, "%d of the %d files of %s are missing, the first is %s", missing, of, strconv.Quote(source.Shown(pattern)), strconv.Quote(shown))
+		are := "are missing, the first is"
+		if missing == 1 {
+			are = "is missing:"
+		}
+		e = errs.New(errs.NotFound, "%d of the %d files of %s %s %s", missing, of, strconv.Quote(source.Shown(pattern)), are, strconv.Quote(shown))
 	}
 	_ = e.At(errs.Where{File: shown})
-	return e.Try("%s", Suggest(x.ctx, x.src, name))
+	return e.Try("%s", x.suggest(name, exist))
 }
 
 // Suggest says what there is in place of a name that does not exist: the nearest
 // name in the deepest folder that does, or some of the names there are.
 func Suggest(ctx context.Context, src source.Source, name string) string {
+	return expander{ctx: ctx, src: src}.suggest(name, nil)
+}
+
+func (x expander) suggest(name string, not []string) string {
+	ctx, src := x.ctx, x.src
 	if url := source.Unslashed(name); url != "" {
 		return "write two slashes after the scheme: " + strconv.Quote(source.Shown(url)) + " (a Path of Python drops one: pass a str)"
 	}
@@ -194,7 +207,7 @@ func Suggest(ctx context.Context, src source.Source, name string) string {
 	all, err := source.Names(ctx, src, dir)
 	switch prefix, in := source.CutScheme(dir); {
 	case err != nil && prefix != "" && in == "": // its buckets, or its servers
-		return "check the path: there is no " + strconv.Quote(prefix+word) + ", or it may not be listed"
+		return "check the path; " + strconv.Quote(prefix+word) + " cannot be listed"
 	case err != nil:
 		return "check the path"
 	}
@@ -205,12 +218,16 @@ func Suggest(ctx context.Context, src source.Source, name string) string {
 	if len(names) == 0 {
 		return "the folder " + strconv.Quote(dir) + " is empty"
 	}
-	if near := errs.Nearest(word, names); near != "" {
+	near := nearPattern(word, names)
+	if near == "" {
+		near = errs.Nearest(word, slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			return slices.Contains(not, source.Join(dir, name))
+		}))
+	}
+	if near != "" {
 		near = source.Join(dir, near)
-		if more != "" && !hasGlob(more) {
-			if _, err := src.Stat(ctx, source.Join(near, more)); err == nil {
-				near = source.Join(near, more)
-			}
+		if whole := source.Join(near, more); more != "" && x.any(whole) {
+			near = whole
 		}
 		return "did you mean " + strconv.Quote(near) + "?"
 	}
@@ -218,8 +235,57 @@ func Suggest(ctx context.Context, src source.Source, name string) string {
 	if len(few) > 5 {
 		few = few[:5]
 	}
-	return "the folder " + strconv.Quote(dir) + " has " + strconv.Itoa(len(names)) + " entries: " + strings.Join(few, ", ") +
+	many := strconv.Itoa(len(names)) + " entries: "
+	if len(names) == 1 {
+		many = "one entry: "
+	}
+	return "the folder " + strconv.Quote(dir) + " has " + many + strings.Join(few, ", ") +
 		map[bool]string{true: ", ..."}[len(few) < len(names)]
+}
+
+// any reports whether a name exists, or a pattern stands for anything.
+func (x expander) any(name string) bool {
+	if strings.Contains(name, "**") { // a long listing, for a hint
+		return false
+	}
+	if hasGlob(name) {
+		found, err := x.glob(name)
+		return err == nil && len(found) > 0
+	}
+	_, err := x.src.Stat(x.ctx, name)
+	return err == nil
+}
+
+// mostNear is how many names are compared with a pattern.
+const mostNear = 1000
+
+// nearPattern is the nearest to a pattern of those that differ from it only before its first
+// wildcard, or only after its last one, and match one of the names; "" if none is near.
+func nearPattern(word string, names []string) string {
+	first, last := strings.IndexAny(word, "*?["), strings.LastIndexAny(word, "*?]")
+	if first < 0 || last < first || word == "**" {
+		return ""
+	}
+	before, wild, after := word[:first], word[first:last+1], word[last+1:]
+	var all []string
+	for _, name := range names[:min(len(names), mostNear)] {
+		add := func(near string) {
+			if ok, err := path.Match(strings.ReplaceAll(near, "[!", "[^"), name); err == nil && ok {
+				all = append(all, near)
+			}
+		}
+		if rest, ok := strings.CutPrefix(name, before); ok {
+			for i := range len(rest) {
+				add(before + wild + rest[i:])
+			}
+		}
+		if rest, ok := strings.CutSuffix(name, after); ok {
+			for i := range len(rest) {
+				add(rest[:i+1] + wild + after)
+			}
+		}
+	}
+	return errs.Nearest(word, all)
 }
 
 // deepest cuts a path where it stops existing: the folder that exists, and the

@@ -68,13 +68,17 @@ func TestExpand(t *testing.T) {
 func TestExpandTeaches(t *testing.T) {
 	tree(t, "train-000.tar", "train-001.tar", "val/x.tar", "empty/")
 	for _, c := range []struct{ given, what, hint string }{
-		{"train-{000..003}.tar", `2 of the 4 files of "train-{000..003}.tar" are missing, the first is "train-002.tar"`, `did you mean "train-000.tar"?`},
+		{"train-{000..003}.tar", `2 of the 4 files of "train-{000..003}.tar" are missing, the first is "train-002.tar"`, `the folder "." has 4 entries: empty, train-000.tar, train-001.tar, val`},
+		{"train-{000,01}.tar", `1 of the 2 files of "train-{000,01}.tar" is missing: "train-01.tar"`, `did you mean "train-001.tar"?`},
+		{"train-*.tra", `nothing matches "train-*.tra"`, `did you mean "train-*.tar"?`},
+		{"tran-00?.tar", `nothing matches "tran-00?.tar"`, `did you mean "train-00?.tar"?`},
+		{"zzzz-*.bin", `nothing matches "zzzz-*.bin"`, `the folder "." has 4 entries: empty, train-000.tar, train-001.tar, val`},
 		{"tarin-000.tar", `there is no "tarin-000.tar"`, `did you mean "train-000.tar"?`},
 		{"s3:/bucket/x.tar", `there is no "s3:/bucket/x.tar"`, `write two slashes after the scheme: "s3://bucket/x.tar" (a Path of Python drops one: pass a str)`},
 		{"/home/hf:/datasets/a/b", `there is no "/home/hf:/datasets/a/b"`, `write two slashes after the scheme: "hf://datasets/a/b" (a Path of Python drops one: pass a str)`},
 		{"https:/me:word@h/x?X-Amz-Signature=0a", `nothing matches "https:/h/x"`, `write two slashes after the scheme: "https://h/x" (a Path of Python drops one: pass a str)`},
 		{"vla/x.tar", `there is no "vla/x.tar"`, `did you mean "val/x.tar"?`},
-		{"Val/*.tar", `nothing matches "Val/*.tar"`, `did you mean "val"?`},
+		{"Val/*.tar", `nothing matches "Val/*.tar"`, `did you mean "val/*.tar"?`},
 		{"nowhere/at/all.tar", `there is no "nowhere/at/all.tar"`, `the folder "." has 4 entries: empty, train-000.tar, train-001.tar, val`},
 		{"empty/x.tar", `there is no "empty/x.tar"`, `the folder "empty" is empty`},
 		{"empty/*", `nothing matches "empty/*"`, `the folder "empty" is empty`},

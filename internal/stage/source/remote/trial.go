@@ -120,12 +120,12 @@ func (t *trial) gaveUp(name string, off int64, f *Fault, origin string) error {
 	code, what, hint := errs.Unreachable, "the store could not be read", "check the network and the store; fetch.deadline (stoker bench: --deadline) sets how long a read is retried"
 	switch {
 	case t.unreached && origin != "":
-		what, hint = "the store has never answered", "check its address, which comes from "+origin+"; fetch.deadline (stoker bench: --deadline) sets how long it is tried"
+		what, hint = "the store did not answer", "check its address, which comes from "+origin+"; fetch.deadline (stoker bench: --deadline) sets how long it is tried"
 	case t.unreached:
-		what, hint = "the server has never answered", "check its name, the network and any proxies; if another vendor runs the store, set endpoint_url; fetch.deadline (stoker bench: --deadline) sets how long it is tried"
+		what, hint = "the server did not answer", "check its name, the network and any proxies; if another vendor runs the store, set endpoint_url; fetch.deadline (stoker bench: --deadline) sets how long it is tried"
 	case f.Kind == Throttled:
-		code, what, hint = errs.Throttled, "the store refused requests", "ask for a higher limit, spread the data over more prefixes, or set fetch.connections (stoker bench: --connections)"
+		code, what, hint = errs.Throttled, "the store accepted no request", "ask for a higher limit, spread the data over more prefixes, or set fetch.connections (stoker bench: --connections)"
 	}
-	return errs.New(code, "%s within %s, in %d attempts", what, errs.InSeconds(t.deadline), t.all).
+	return errs.New(code, "%s within %s, in %s", what, errs.InSeconds(t.deadline), errs.Many(t.all, "attempt")).
 		At(atByte(name, off)).Because(fmt.Errorf("%s", b.String())).Try("%s", hint)
 }

@@ -266,10 +266,10 @@ func TestAHostThatHasNeverAnswered(t *testing.T) {
 		least, most time.Duration
 		says, hint  string
 	}{
-		"no origin":   {0, "", []attempt{refused}, 5 * time.Second, 31 * time.Second, "the server has never answered within 30 s", "endpoint_url"},
-		"an origin":   {0, "AWS_ENDPOINT_URL", []attempt{refused}, 5 * time.Second, 31 * time.Second, "the store has never answered within 30 s", "AWS_ENDPOINT_URL"},
+		"no origin":   {0, "", []attempt{refused}, 5 * time.Second, 31 * time.Second, "the server did not answer within 30 s", "endpoint_url"},
+		"an origin":   {0, "AWS_ENDPOINT_URL", []attempt{refused}, 5 * time.Second, 31 * time.Second, "the store did not answer within 30 s", "AWS_ENDPOINT_URL"},
 		"no name":     {0, "", []attempt{unnamed}, 5 * time.Second, 31 * time.Second, "no server named h", ""},
-		"a deadline":  {2 * time.Minute, "", []attempt{refused}, 90 * time.Second, 2 * time.Minute, "has never answered within 120 s", "--deadline"},
+		"a deadline":  {2 * time.Minute, "", []attempt{refused}, 90 * time.Second, 2 * time.Minute, "did not answer within 120 s", "--deadline"},
 		"a 503 first": {0, "", []attempt{{0, &Fault{Kind: Throttled, Status: 503, What: "503"}}, refused}, 9 * time.Minute, 10 * time.Minute, "could not be read within 600 s", "network"},
 		"bytes first": {0, "", []attempt{{2, refused.err}, refused}, 9 * time.Minute, 10 * time.Minute, "could not be read within 600 s", "network"},
 	} {

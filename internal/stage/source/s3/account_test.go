@@ -370,8 +370,8 @@ func TestNotFound(t *testing.T) {
 	for name, want := range map[string]string{
 		"s3://imagent/train/000.tar":       `did you mean "s3://imagenet/train/000.tar"?`,
 		"s3://data/trian/000.tar":          `did you mean "s3://data/train/000.tar"?`,
-		"s3://data/train/{000..001}.tar":   `did you mean "s3://data/train/000.tar"?`,
-		"s3://data/train/*.npz":            `the folder "s3://data/train" has 1 entries: 000.tar`,
+		"s3://data/train/{000..001}.tar":   `has one entry: 000.tar`,
+		"s3://data/train/*.npz":            `the folder "s3://data/train" has one entry: 000.tar`,
 		"s3://completely-different/x/y.np": `the folder "s3://" has 2 entries: data, imagenet`,
 	} {
 		_, err := pattern.Expand(t.Context(), src, []string{name})

@@ -124,7 +124,11 @@ func (s *store) final(o object, ans *answer) *errs.Error {
 		return errs.New(errs.Unreadable, "the object is archived").
 			Try("restore it first, or copy it to a storage class that can be read at once")
 	case "InvalidAccessKeyId", "InvalidToken", "XAdminUserNotFound":
-		return errs.New(errs.Denied, "the store does not know the access key or its token").
+		if ans.Code == "InvalidToken" {
+			return errs.New(errs.Denied, "the store refused the session token").
+				Try("%s: get new temporary keys, or unset AWS_SESSION_TOKEN if the key needs none", ans.who())
+		}
+		return errs.New(errs.Denied, "the store does not know the access key").
 			Try("%s: check that it belongs to this store%s, and has not been deleted", ans.who(), elsewhereHint(ans.account))
 	case "SignatureDoesNotMatch":
 		return errs.New(errs.Denied, "the store refused the signature").

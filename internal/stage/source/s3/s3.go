@@ -67,7 +67,9 @@ func parse(name string) (object, error) {
 			Try("give the name of a general purpose bucket, or an access point's alias (it ends in -s3alias)")
 	case strings.Contains(bucket, "{"): // braces, which are not there as they are written
 		return object{}, errs.New(errs.NotFound, "%s is not the name of a bucket", errs.Name(bucket)).At(at(name)).Try("write s3://bucket/key")
-	case bucket == "" || len(bucket) > 255 || strings.IndexFunc(bucket, notOfBucket) >= 0:
+	case bucket == "":
+		return object{}, errs.New(errs.Config, "the name has no bucket").At(at(name)).Try("write s3://bucket/key")
+	case len(bucket) > 255 || strings.IndexFunc(bucket, notOfBucket) >= 0:
 		return object{}, errs.New(errs.Config, "%s is not the name of a bucket", errs.Name(bucket)).At(at(name)).Try("write s3://bucket/key")
 	}
 	return object{name, bucket, key}, nil

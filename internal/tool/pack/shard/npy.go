@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
@@ -51,7 +52,7 @@ func (n *Npy) Files() []File {
 // Encode implements Output.
 func (n *Npy) Encode(s *Sample, parts [][]byte) error {
 	if len(s.Fields) != len(n.fields) {
-		return misfit("", "the sample has %d fields, but the first one had %d", len(s.Fields), len(n.fields))
+		return misfit("", "the sample has %s, but the first one had %d", errs.Many(len(s.Fields), "field"), len(n.fields))
 	}
 	for i := range s.Fields {
 		f, like := &s.Fields[i], &n.fields[i]

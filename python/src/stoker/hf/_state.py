@@ -23,7 +23,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from .. import _notice
-from .._errors import StateError
+from .._errors import StateError, many
 from .._loader import DataLoader
 
 NAME = "stoker_state"
@@ -205,7 +205,7 @@ def _skip(loader: DataLoader[Any], folder: str | os.PathLike[str], epoch: int, s
             "epoch again",
         )
     _notice.warn(
-        f"{folder} has no state of the loader ({NAME}.json): going on after {steps} batches of epoch {epoch} in "
+        f"{folder} has no state of the loader ({NAME}.json): going on after {many(steps, 'batch')} of epoch {epoch} in "
         "stoker's order. If another loader trained until there, some samples of this epoch come twice and others not"
     )
     loader.skip(steps)
@@ -244,8 +244,8 @@ def _counted(args: Any, state: Any, loader: DataLoader[Any]) -> tuple[int, int]:
 
 def _differ(found: tuple[int, int], counted: tuple[int, int]) -> StateError:
     return StateError(
-        f"the checkpoint was saved after {found[1]} batches of epoch {found[0]} of the loader, and the Trainer would "
-        f"go on after {counted[1]} batches of epoch {counted[0]}",
+        f"the checkpoint was saved after {many(found[1], 'batch')} of epoch {found[0]} of the loader, and the Trainer "
+        f"would go on after {many(counted[1], 'batch')} of epoch {counted[0]}",
         cause="the Trainer divides its steps by the length of an epoch: the world size, the batch size or the "
         "dataset's length has changed, or a callback ended an epoch early",
         hint="resume with the settings of the saved run; stoker.hf.Trainer with transformers 5 follows the loader's "
@@ -281,5 +281,6 @@ def skipped(loader: DataLoader[Any], batches: int) -> Any:
     if done is None:
         return _Skipped(loader, batches)
     if done != batches:
-        raise StateError(f"the Trainer skips {batches} batches, and the loader is after {done}")
+        skips = many(batches, "batch")
+        raise StateError(f"the Trainer skips {skips}, and the loader is after {done}")
     return loader

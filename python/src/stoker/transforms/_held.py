@@ -42,7 +42,7 @@ class RandomChoice(Holder):
         super().__init__(transforms)
         weights = [1.0] * len(transforms) if p is None else [real(self, "p", weight) for weight in p]
         if len(weights) != len(transforms):
-            raise ConfigError(f"RandomChoice: p has {len(weights)} numbers for {len(transforms)} transforms")
+            raise ConfigError(f"RandomChoice: p has {len(weights)} weights, and the list has {len(transforms)}")
         total = sum(weights)
         if not 0 < total < float("inf") or any(weight < 0 for weight in weights):
             raise ConfigError(f"RandomChoice: p must have no number below 0, and one above, not {p!r}")
