@@ -189,7 +189,7 @@ def _wrong(found: Mapping[str, Any]) -> tuple[str, str] | None:
     ):
         return (
             "storage_options has a 'token_env' that is not the name of an environment variable (capitals, digits, _)",
-            "give the name, not the token: for example, export MY_TOKEN with the token, and give 'token_env': 'MY_TOKEN'",
+            "give the name, not the token: export MY_TOKEN with the token, and give 'token_env': 'MY_TOKEN'",
         )
     if (address := found.get("endpoint_url")) and shown(address) != address:
         return (
@@ -244,7 +244,8 @@ def read_fetch(given: Any, problems: Problems) -> dict[str, Any] | None:
         elif key == "hedge":
             found[key] = truth("hedge of fetch", value, problems)
         elif key == "deadline" and not (isinstance(value, str) or _seconds(value)):
-            problems.add(f"fetch has deadline {value!r}", "give a number of seconds above 0, such as 90, or text such as '10m'; at most '24h'")
+            hint = "give a number of seconds above 0, such as 90, or text such as '10m'; at most '24h'"
+            problems.add(f"fetch has deadline {value!r}", hint)
         else:
             found[key] = value
     return found or None

@@ -207,7 +207,7 @@ func (x expander) suggest(name string, not []string) string {
 	all, err := source.Names(ctx, src, dir)
 	switch prefix, in := source.CutScheme(dir); {
 	case err != nil && prefix != "" && in == "": // its buckets, or its servers
-		return "check the path; " + strconv.Quote(prefix+word) + " cannot be listed"
+		return "check the path: there is no " + strconv.Quote(prefix+word) + ", or you may not list it"
 	case err != nil:
 		return "check the path"
 	}
