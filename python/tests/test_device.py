@@ -664,7 +664,6 @@ def test_nothing_is_called_while_a_graph_is_recorded(device: Device, make: Make)
         ({"device": "cuda:x"}, "it can be 'cpu', 'cuda'"),
         ({"device": 0}, "device is 0"),
         ({"device": "cuda", "output": "numpy"}, "output is 'numpy'"),
-        ({"device": "cuda", "output": "jax"}, "output is 'jax'"),
         ({"device_prefetch": 2}, "needs device="),
         ({"device": "cpu", "device_prefetch": 0}, "device_prefetch is 0"),
         ({"device": "cpu", "device_prefetch": True}, "device_prefetch is True"),

@@ -36,8 +36,9 @@ def test_kinds_of_batches(folder: Path, shards: str) -> None:
     assert said(begin("kinds", folder, shards)) == "kinds\n"
 
 
-def test_memory_is_the_slots_until_jax_has_read_it(folder: Path) -> None:
-    """With donated arrays, with fewer slots than computations that wait, and with all batches kept."""
+def test_memory_stays_what_it_is_until_jax_has_read_it(folder: Path) -> None:
+    """The slots', and with a sharding copies: with donated arrays, with fewer slots than computations that wait, and
+    with all batches kept."""
     assert said(begin("memory", folder)) == "memory\n"
 
 

@@ -26,7 +26,6 @@ from ._wire import Message
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from ._sharding import Placement
     from ._spec import Form
 else:
     from ._types import Unpack
@@ -85,9 +84,9 @@ class Batch(tuple[Unpack[Fields]], _Facts):
                   last one ends, as variable-length attention kernels expect
     position_ids  int32 (batch, pack): the position of every token in its sample
 
-    ``ids`` and ``valid`` have the loader's output kind (NumPy arrays for "jax"; with sharding=, of the rows of this
-    process). Arrays of 256 KiB and more are in memory shared with the engine, which is used again once nothing refers
-    to them. You may keep and modify them.
+    ``ids`` and ``valid`` have the loader's output kind (NumPy arrays for "jax", with sharding= of the rows of this
+    process; with device=, ``valid`` is an array there). Arrays of 256 KiB and more are in memory shared with the
+    engine, which is used again once nothing refers to them. You may keep and modify them.
     """
 
     def __repr__(self) -> str:
@@ -221,7 +220,7 @@ class NumpyKind(Kind):
 
 
 class JaxKind(NumpyKind):
-    """Arrays on JAX's devices. ``placement`` makes global ones.
+    """Arrays on JAX's default device.
 
     On the CPU, JAX refers to the slot where it can, and keeps it as long as an array or a computation needs it. It
     never writes to memory that is not its own, even if the array was donated. Computations are queued, as many as 32,
@@ -231,11 +230,11 @@ class JaxKind(NumpyKind):
 
     name = "jax"
 
-    def __init__(self, placement: Placement | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         import jax
 
-        self._put = jax.device_put if placement is None else placement.put
+        self._put = jax.device_put
         self._holds = Holds()
 
     def finish(self, array: Any) -> Any:
@@ -256,6 +255,16 @@ class JaxKind(NumpyKind):
             for name, fact in facts.items():
                 setattr(value, name, fact)
         return value
+
+
+class StagedJaxKind(NumpyKind):
+    """Arrays of NumPy that are about to be put on devices of JAX: all are views of the slot, or of whatever memory
+    there is, because what puts them copies what it must (_jax.py)."""
+
+    name = "jax"
+
+    def own(self, array: Any) -> Any:
+        return array
 
 
 class TorchKind(Kind):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from . import _client, _ranks
 from ._advice import ALWAYS, Checked, check_names, is_typo, no_attribute, not_added, not_an_index
-from ._batch import Batch, JaxKind, Kind, Maker, NumpyKind, StagedKind, TorchKind
+from ._batch import Batch, JaxKind, Kind, Maker, NumpyKind, StagedJaxKind, StagedKind, TorchKind
 from ._cache import read_cache
 from ._chain import Chain
 from ._errors import ConfigError, Problems, StokerError, whole
@@ -35,7 +35,6 @@ from ._told import Member, Told, where
 from ._types import J, N, T
 
 if TYPE_CHECKING:
-    from ._sharding import Placement
     from ._types import AnyTuple, Array, Dict, Numpy, Tensor  # noqa: F401 in bases
 
 # Attributes that are recomputed when needed: copies and pickles omit them.
@@ -51,11 +50,13 @@ _OVERRIDES = dict.fromkeys(
 )
 
 
-def make_kind(output: str, pin: bool = False, placement: Placement | None = None, staged: bool = False) -> Kind:
+def make_kind(output: str, pin: bool = False, staged: bool = False) -> Kind:
     """The array maker for an output. ``staged``: the arrays are copied to a device before anybody has them."""
     if output == "torch":
         return StagedKind() if staged else TorchKind(pin)
-    return JaxKind(placement) if output == "jax" else NumpyKind()
+    if output == "jax":
+        return StagedJaxKind() if staged else JaxKind()
+    return NumpyKind()
 
 
 class Dataset(Checked, Chain, Generic[T, N, J]):

@@ -1,6 +1,7 @@
 """Batches on their way to a device: what is in flight, and who holds it.
 
 Copies   all copies to one device that were started, and the slots that are pinned for it; one per process and device
+Arrays   the same for JAX's devices
 Stage    what one loader does with its batches: copies and counts them
 Same     the same where nothing is copied: device="cpu"
 Queue    a pass in the engine with batches of it ahead of the loop, on the device
@@ -13,6 +14,9 @@ Lifetimes. A copy's source (the slot, or pinned memory) belongs to its Flight, i
 until its event has passed, whatever becomes of the batch, the loop and the loader. Memory there is allocated on the
 stream of copies; a batch that the loop takes is recorded on the loop's stream, so that the memory is not used again
 before that stream has used it. One that the loop never takes needs no record: later copies come after its own.
+
+JAX has no streams to wait for, and its memory is its own: there the event is that all arrays of the message are ready.
+A Flight holds them until then, so that it can ask, also if the loop has dropped them.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from . import _cuda, _lease, _notice
+from . import _cuda, _jax, _lease, _notice
 from ._bundle import Bundle
 from ._client import Pass
 from ._counts import Counts
@@ -265,6 +269,28 @@ class Copies:
                 self.pins.sweep(every=True)
 
 
+class Arrays(Copies):
+    """The same for arrays of JAX: on one of its devices, or placed over several."""
+
+    def load(self, root: Any, values: Sequence[Any], paired: bool, counts: Counts) -> list[Loaded]:
+        """Begins to put a message's batches there. Full if there is no memory for them; what was begun then arrives,
+        and is dropped."""
+        counts.pinned = False
+        plan = _jax.Plan(self.port, root, paired)
+        for value in values:
+            plan.look(value)
+        try:
+            plan.begin()
+        except Exception as error:
+            if self.port.full(error):
+                raise Full from error
+            raise
+        finally:  # what an interrupt has kept out of begun, JAX keeps itself
+            if plan.begun:
+                self._flies(Flight(plan.keep, None, plan.begun, plan.size, counts))
+        return [Loaded(plan.made(value), (), None, False) for value in values]
+
+
 class Loaded:
     """A batch on the device, or on its way there: ``event`` passes when it has arrived."""
 
@@ -333,7 +359,7 @@ class Same:
         raise AssertionError
 
 
-_devices: dict[int, Copies] = {}
+_devices: dict[Any, Copies] = {}  # by the number of CUDA's device; by JAX's device, or sharding
 _opening = threading.Lock()
 
 
@@ -341,6 +367,8 @@ def stage(target: Target, counts: Counts) -> Stage | Same:
     """What a pass that begins now does with its batches."""
     if not target.moves:
         return Same(target.ahead)
+    if target.jax:
+        return Stage(_arrays(target.placement or _jax.chosen(target.device)), target.ahead, counts)
     _, _, number = target.device.partition(":")
     chosen = int(number) if number else _cuda.current()
     if not number and (other := _cuda.another_ranks(chosen)) is not None:
@@ -353,6 +381,15 @@ def stage(target: Target, counts: Counts) -> Stage | Same:
         if copies is None:
             copies = _devices[chosen] = Copies(_cuda.Port(chosen))
     return Stage(copies, target.ahead, counts)
+
+
+def _arrays(where: Any) -> Copies:
+    """``where``: a device of JAX, or a Placement."""
+    key = getattr(where, "sharding", where)
+    with _opening:
+        if key not in _devices:
+            _devices[key] = Arrays(_jax.Port(where))
+        return _devices[key]
 
 
 def settle() -> None:

@@ -117,17 +117,20 @@ class DataLoader(Passing, _Base[T]):
                       ``cu_seqlens`` and ``position_ids`` move, at any depth of tuples, lists, dicts and named tuples;
                       ``ids``, texts, JSON and other objects stay. The loop's stream is the one that is current when it
                       calls next; a batch that another stream uses has to be recorded there (record_stream), as any
-                      tensor. pin_memory has no effect then. "cpu": the same queue, and nothing is copied
-    device_prefetch   batches on the device besides the one that the loop has; default: 2
+                      tensor. pin_memory has no effect then. "cpu": the same queue, and nothing is copied. With
+                      output="jax", a jax.Device or its name ("cpu", "gpu", "cuda:1"): arrays are put there, and what is
+                      said of tensors holds for arrays of NumPy and JAX, but for streams
+    device_prefetch   batches on the device, or the devices of sharding, besides the one that the loop has; default: 2
     static_buffers    True: the same tensors in every step and epoch, for CUDA graphs. Each batch is copied into them
                       when the loop takes it, so the one before is gone then. Needs device, dense fields and full
                       batches (tail "fill" or "drop"); one pass at a time
     output            "torch" (default if torch is installed), "numpy", "jax"
     sharding          a jax.sharding.Sharding, such as NamedSharding(mesh, PartitionSpec("data")), with output="jax":
-                      batches have global arrays, of the rows of all processes. batch_size counts the rows of this
-                      process, and is a multiple of its devices along the batch axis. ``ids``, ``valid``, texts and
-                      bytes are those of this process. Fields with fewer axes than the PartitionSpec take its first
-                      entries. The default of tail is "fill", so that all batches have one shape
+                      batches have global arrays, of the rows of all processes, put there ahead as with device.
+                      batch_size counts the rows of this process, and is a multiple of its devices along the batch
+                      axis. ``ids``, ``valid``, texts and bytes are those of this process. Fields with fewer axes than
+                      the PartitionSpec take its first entries. The default of tail is "fill", so that all batches have
+                      one shape
     layout            of images, "nchw" (default) or "nhwc"
     prefetch          batches made ahead; default: 4
     memory            limit for batches and for large pictures while they are decoded: "2GiB", a number of bytes, or
@@ -344,6 +347,8 @@ class DataLoader(Passing, _Base[T]):
             dataset._renew()
             recipe = replace(dataset._recipe(), cache=dataset._cached, **dataset._reads())
         self._settings = read(keywords, recipe, problems, dataset.user if isinstance(dataset, Own) else None)
+        if (target := self._settings.target) is not None and target.jax and device is not None:
+            self._keywords["device"] = target.device  # a jax.Device cannot be pickled
         if self._why and self._settings.hands is not None:
             self._settings = replace(self._settings, hands=replace(self._settings.hands, why=self._why))
         self._dataset: Dataset = dataset
@@ -497,7 +502,7 @@ class DataLoader(Passing, _Base[T]):
         known, begin = self._settings.output in sys.modules, monotonic_ns()
         target = self._settings.target
         staged = target is not None and target.moves
-        kind = make_kind(self._settings.output, self._settings.pin, self._settings.placement, staged)
+        kind = make_kind(self._settings.output, self._settings.pin, staged)
         _values.register()
         if not known and self._settings.output in sys.modules:  # NumPy's path: stoker needs NumPy there
             self._imported = begin, monotonic_ns()

@@ -107,6 +107,8 @@ def chosen(loader: Any, device: Any, ahead: int | None, who: str) -> Target:
     if not isinstance(loader, DataLoader):
         return target
     settings = loader._settings
+    if settings.target is not None and settings.target.jax:
+        raise ConfigError(f"{who}: the loader puts its batches on JAX's devices", hint="iterate the loader itself")
     if target.moves and settings.output != "torch":
         raise ConfigError(
             f"{who}: the loader's output is {settings.output!r}, and only torch's tensors are copied to a device",

@@ -159,6 +159,9 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
     ordering = orders.chosen(orders.read(k, recipe.shuffle, problems), recipe.subset, recipe.stored, problems)
     batch_size = ordering.size or _batch_size(k["batch_size"], recipe, problems)
     single = batch_size is None and recipe.batch is None and ordering.global_size is None and not ordering.batched
+    output = _output(k["output"], problems)
+    placement = _sharding.read(k, output, problems)
+    target = _target.read(k, output, placement, problems)  # may start JAX; then workers are not forked
     hands = None
     left_out = k["num_workers"] is ALL_CORES
     if own is not None:
@@ -173,8 +176,6 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
     _sampler_only(ordering, recipe, problems)
     prefetch = _prefetch(k, problems)
     on_bad = _on_bad(k, recipe, problems)
-    output = _output(k["output"], problems)
-    placement = _sharding.read(k, output, problems)
     if placement is not None:
         share = batch_size
         if ordering.global_size is not None:
@@ -182,9 +183,8 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         _sharding.check(placement, k, share, recipe, hands, problems)
         if tail is None and (hands is None or not hands.iterates):
             tail = "fill"
-    target = _target.read(k, output, problems)
-    static = _static.read(k, tail, problems)
-    pin = (target is None or not target.moves) and _pin(k, output)  # slots are pinned for a device
+    static = _static.read(k, output, tail, problems)
+    pin = (target is None or not target.moves or target.jax) and _pin(k, output)  # slots are pinned for a device
     memory = _memory(k["memory"], problems)
     max_pixels = _max_pixels(k["max_pixels"], problems)
     fetch = read_fetch(k["fetch"], problems)

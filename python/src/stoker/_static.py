@@ -17,14 +17,16 @@ from ._staging import like_it, searched
 After = Callable[[Any, int, int], Any]
 
 
-def read(k: Mapping[str, Any], tail: str | None, problems: Problems) -> bool:
+def read(k: Mapping[str, Any], output: str, tail: str | None, problems: Problems) -> bool:
     """Reads the keyword; adds what cannot be combined with it to problems."""
     static = k["static_buffers"]
     if static in (None, False):
         return False
     if static is not True:
         problems.add(f"static_buffers is {static!r:.80}", "it can be True or False")
-    if k["device"] is None:
+    if output == "jax":
+        problems.add("static_buffers is for torch's tensors, and output is 'jax'", "leave it out: arrays do not change")
+    elif k["device"] is None:
         problems.add("static_buffers needs device=", "pass device='cuda'")
     if tail not in ("fill", "drop"):
         problems.add(
