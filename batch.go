@@ -71,12 +71,13 @@ func (t RaggedTensor[T]) Row(i int) []T {
 	return t.Values[t.Offsets[i]*n : t.Offsets[i+1]*n : t.Offsets[i+1]*n]
 }
 
-// Number is the Go types of elements. There is none for float16: see Bits.
+// Number is the Go types of elements. There is none for float16 and bfloat16: see Bits.
 type Number interface {
 	bool | uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32 | int64 | float32 | float64 | Bits
 }
 
-// Bits is a float16 as stored in memory (IEEE 754 binary16).
+// Bits is a float16 as stored in memory (IEEE 754 binary16), or a bfloat16: the upper half
+// of a float32.
 type Bits uint16
 
 // Array returns a column of arrays or numbers of any type. Padded arrays are as
@@ -252,7 +253,8 @@ func (b *Batch) column(name string, want mem.DType) (*batch.Column, error) {
 			names = append(names, f.Name)
 			continue
 		}
-		if f.DType != want.String() {
+		bits := want == mem.Float16 && f.DType == mem.BFloat16.String()
+		if f.DType != want.String() && !bits {
 			return nil, errs.New(errs.Config, "field %q holds %s, not %s", name, f.DType, want).Try("%s", accessor(f.DType, name))
 		}
 		return b.find(name), nil
@@ -266,9 +268,12 @@ func (b *Batch) column(name string, want mem.DType) (*batch.Column, error) {
 
 // accessor is the call that reads a column of this type.
 func accessor(dtype, name string) string {
+	if dtype == "float16" || dtype == "bfloat16" {
+		return fmt.Sprintf("stoker.Array[stoker.Bits](batch, %q)", name)
+	}
 	method := map[string]string{"uint8": "Uint8", "int32": "Int32", "float32": "Float32", "int64": "Int64", "float64": "Float64", "object": "Bytes"}[dtype]
 	if method == "" {
-		return fmt.Sprintf("stoker.Array[%s](batch, %q)", strings.Replace(dtype, "float16", "stoker.Bits", 1), name)
+		return fmt.Sprintf("stoker.Array[%s](batch, %q)", dtype, name)
 	}
 	return fmt.Sprintf("batch.%s(%q)", method, name)
 }

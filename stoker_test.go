@@ -543,6 +543,40 @@ func TestFloatsAndDirectTypes(t *testing.T) {
 	}
 }
 
+func TestHalvesAreBits(t *testing.T) {
+	for _, dtype := range []string{"float16", "bfloat16"} {
+		spec := train(photos(t, 6), 6)
+		spec.Fields[0].Transform = []stoker.Op{
+			stoker.Transform("Resize", stoker.Args{"size": []int{8, 10}}),
+			stoker.Transform("ToDtype", stoker.Args{"dtype": dtype, "scale": true}),
+		}
+		l := open(t, spec)
+		for b, err := range l.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			images, err := stoker.Array[stoker.Bits](b, "image")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !cmp.Equal(images.Shape, []int{6, 3, 8, 10}) {
+				t.Fatalf("shape %v", images.Shape)
+			}
+			one := map[string]stoker.Bits{"float16": 0x3C00, "bfloat16": 0x3F80}[dtype]
+			for _, bits := range images.Data {
+				if bits > one { // no number of 0 to 1
+					t.Fatalf("%#x as %s", bits, dtype)
+				}
+			}
+			_, err = b.Float32("image")
+			var e *stoker.Error
+			if !errors.As(err, &e) || e.Error()+"; "+e.Hint != `field "image" holds `+dtype+`, not float32; stoker.Array[stoker.Bits](batch, "image")` {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestOpenNamesEveryProblem(t *testing.T) {
 	spec := train(t.TempDir()+"/nothing", 0)
 	spec.Batch.Size = -1

@@ -265,7 +265,11 @@ def test_dtypes_of_every_library() -> None:
         assert to_ops(T.ToDtype(dtype, scale=True), "") == [{"op": "ToDtype", "dtype": "float32", "scale": True}]
     for dtype in ("uint8", torch.uint8, np.uint8, np.dtype("uint8")):
         assert to_ops(T.ConvertImageDtype(dtype), "") == [{"op": "ConvertImageDtype", "dtype": "uint8"}]
-    for dtype in (torch.float16, np.float64, "int64", float, None):
+    for dtype in ("float16", "half", torch.float16, torch.half, np.float16, np.dtype("float16")):
+        assert to_ops(T.ToDtype(dtype), "") == [{"op": "ToDtype", "dtype": "float16", "scale": False}]
+    for dtype in ("bfloat16", torch.bfloat16):
+        assert to_ops(T.ConvertImageDtype(dtype), "") == [{"op": "ConvertImageDtype", "dtype": "bfloat16"}]
+    for dtype in (torch.float64, np.float64, "int64", float, None):
         with pytest.raises(ConfigError, match="dtype cannot be"):
             to_ops(T.ToDtype(dtype), "")
 

@@ -33,7 +33,7 @@ func BenchmarkResample(b *testing.B) {
 	outputs := []struct {
 		name string
 		out  Output
-	}{{"copy", Output{}}, {"uint8", Output{}}, {"planes", Output{CHW: true}}, {"float", normalised}}
+	}{{"copy", Output{}}, {"uint8", Output{}}, {"planes", Output{CHW: true}}, {"float", normalised}, {"halves", Output{CHW: true, Halves: &Halves{}}}}
 	for _, target := range targets()[1:] {
 		l := newLane(target)
 		defer l.Close()
@@ -59,8 +59,8 @@ func benchHot(b *testing.B, l *Lane, jobs []Job) {
 	for b.Loop() {
 		for i := range jobs {
 			j := &jobs[i]
-			first := Job{Src: j.Src, Steps: j.Steps[:1], Dst: sized(b, &warm, j.Src, j.Steps[:1], false)}
-			j.Dst = sized(b, &dst, j.Src, j.Steps, j.Out.Float)
+			first := Job{Src: j.Src, Steps: j.Steps[:1], Dst: sized(b, &warm, j.Src, j.Steps[:1], 1)}
+			j.Dst = sized(b, &dst, j.Src, j.Steps, j.Out.size())
 			if err := l.Run(&first); err != nil {
 				b.Fatal(err)
 			}
@@ -81,16 +81,13 @@ func benchHot(b *testing.B, l *Lane, jobs []Job) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// sized grows *buf to what the steps make of p.
-func sized(b *testing.B, buf *[]byte, p Pixels, steps []Step, wide bool) []byte {
+// sized grows *buf to what the steps make of p, in numbers of each bytes.
+func sized(b *testing.B, buf *[]byte, p Pixels, steps []Step, each int) []byte {
 	w, h, c, err := ResultSize(steps, p.W, p.H, p.C)
 	if err != nil {
 		b.Fatal(err)
 	}
-	n := w * h * c
-	if wide {
-		n *= 4
-	}
+	n := w * h * c * each
 	if cap(*buf) < n {
 		*buf = make([]byte, n)
 	}

@@ -232,10 +232,7 @@ func benchJobs(b *testing.B, l *Lane, files []photo, jobs []Job) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		sizes[i] = w * h * c
-		if jobs[i].Out.Float {
-			sizes[i] *= 4
-		}
+		sizes[i] = w * h * c * jobs[i].Out.size()
 		most = max(most, sizes[i])
 	}
 	dst := make([]byte, most)

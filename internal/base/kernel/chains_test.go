@@ -149,11 +149,7 @@ func disagree(twin *Lane, lanes []*Lane, j Job) string {
 		if err != nil {
 			return nil, err
 		}
-		n := w * h * c
-		if j.Out.Float {
-			n *= 4
-		}
-		j.Dst = make([]byte, n)
+		j.Dst = make([]byte, w*h*c*j.Out.size())
 		return j.Dst, l.Run(&j)
 	}
 	want, err := made(twin, j)
@@ -255,7 +251,7 @@ func kindsOf(j *Job) []string {
 	if err != nil {
 		panic(err)
 	}
-	kinds := []string{outputKind(j.Out.Float, j.Out.CHW, c)}
+	kinds := []string{outputKind(j.Out.size(), j.Out.CHW, c)}
 	switch {
 	case j.JPEG == nil:
 		kinds = append(kinds, fmt.Sprintf("pixels of %d channels", j.Src.C))
@@ -293,8 +289,8 @@ func kindsOf(j *Job) []string {
 	return kinds
 }
 
-func outputKind(float, chw bool, c int) string {
-	return fmt.Sprintf("result of floats %v, planes %v, %d channels", float, chw, c)
+func outputKind(size int, chw bool, c int) string {
+	return fmt.Sprintf("result of numbers of %d bytes, planes %v, %d channels", size, chw, c)
 }
 
 func warpKind(op Op, f Filter, filled bool) string {
@@ -335,8 +331,8 @@ func allKinds() []string {
 			}
 		}
 	}
-	for i := range 8 {
-		kinds = append(kinds, outputKind(i&1 != 0, i&2 != 0, 1+i&4/2))
+	for i := range 12 {
+		kinds = append(kinds, outputKind(1<<(i/4), i&1 != 0, 1+i&2))
 	}
 	return kinds
 }

@@ -187,7 +187,10 @@ func (e *engine) plan(j *Job, h *header) error {
 		c.components = C.int32_t(h.Components)
 	}
 	c.npass, c.timed = C.int32_t(p.n+1), flag(j.Timed)
-	c.is_float, c.chw = flag(j.Out.Float), flag(j.Out.CHW)
+	c.is_float, c.is_half, c.chw = flag(j.Out.Float), flag(j.Out.Halves != nil), flag(j.Out.CHW)
+	if j.Out.Halves != nil {
+		*(*Halves)(unsafe.Pointer(&c.half)) = *j.Out.Halves
+	}
 	for i := range 3 {
 		c.scale[i], c.bias[i] = C.float(j.Out.Scale[i]), C.float(j.Out.Bias[i])
 	}

@@ -15,14 +15,14 @@ static void fill_box(uint8_t *plane, int w, const int32_t box[4], const void *pi
   for (int y = 1; y < box[3]; y++) memcpy(first + y * stride, first, wide);
 }
 
-// fill_floats is fill_box in the layout of a result of floats.
-static void fill_floats(const stk_job *j, const sink *k, const int32_t box[4], const float v[3]) {
-  const size_t plane = (size_t)k->w * k->h * sizeof *v;
+// fill_numbers is fill_box in the layout of the result: v has three numbers of size bytes.
+static void fill_numbers(const stk_job *j, const sink *k, const int32_t box[4], const void *v, size_t size) {
+  const size_t plane = (size_t)k->w * k->h * size;
   if (!j->chw || k->c == 1) {
-    fill_box(k->dst, k->w, box, v, k->c * sizeof *v);
+    fill_box(k->dst, k->w, box, v, k->c * size);
     return;
   }
-  for (int c = 0; c < k->c; c++) fill_box(k->dst + c * plane, k->w, box, &v[c], sizeof *v);
+  for (int c = 0; c < k->c; c++) fill_box(k->dst + c * plane, k->w, box, (const uint8_t *)v + c * size, size);
 }
 
 void stk_erase(stk_lane *l, const stk_op *o, const sink *k) {
@@ -31,9 +31,12 @@ void stk_erase(stk_lane *l, const stk_op *o, const sink *k) {
   if (k->final && j->is_float) {
     float v[3];
     for (int c = 0; c < 3; c++) v[c] = (float)o->fill[c] * j->scale[c] + j->bias[c];
-    fill_floats(j, k, box, v);
-  } else if (k->final && j->chw && k->c == 3) {
-    for (int c = 0; c < 3; c++) fill_box(k->dst + (size_t)c * k->w * k->h, k->w, box, &o->fill[c], 1);
+    fill_numbers(j, k, box, v, sizeof *v);
+  } else if (k->final && j->is_half) {
+    const uint16_t v[3] = {j->half[0][o->fill[0]], j->half[1][o->fill[1]], j->half[2][o->fill[2]]};
+    fill_numbers(j, k, box, v, sizeof *v);
+  } else if (k->final && j->chw) {
+    fill_numbers(j, k, box, o->fill, 1);
   } else {
     fill_box(k->dst, k->w, box, o->fill, (size_t)k->c);
   }
@@ -68,7 +71,7 @@ void stk_erase_floats(stk_lane *l, const sink *k) {
     if (e->noise)
       fill_noise(l, e, k);
     else
-      fill_floats(&l->job, k, e->box, e->bias);
+      fill_numbers(&l->job, k, e->box, e->bias, sizeof *e->bias);
     tock(l, &e->ns, since);
   }
 }

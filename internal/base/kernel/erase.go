@@ -29,8 +29,11 @@ func (s *Step) inside(w, h int) bool {
 	return s.X >= 0 && s.Y >= 0 && s.W >= 0 && s.H >= 0 && s.W <= w && s.H <= h && s.X <= w-s.W && s.Y <= h-s.H
 }
 
-// check refuses rectangles that are not in a w x h result.
+// check refuses rectangles that are not in a w x h result, and two types at once.
 func (o *Output) check(w, h int) error {
+	if o.Halves != nil && o.Float {
+		return JobError("a result of float32 and of 16 bits")
+	}
 	if len(o.Erased) > maxErased || len(o.Erased) > 0 && !o.Float {
 		return JobError(fmt.Sprintf("%d erased rectangles of a result, of floats: %v", len(o.Erased), o.Float))
 	}

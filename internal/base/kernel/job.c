@@ -77,7 +77,30 @@ static void fetch_gray(stk_lane *l, source *s, const stk_pass *p, int y, int n, 
 
 // plain_rows reports whether the sink's rows are bytes, pixel by pixel.
 static int plain_rows(const stk_lane *l, const sink *k) {
-  return !k->final || (!l->job.is_float && (!l->job.chw || k->c == 1));
+  return !k->final || (!l->job.is_float && !l->job.is_half && (!l->job.chw || k->c == 1));
+}
+
+// halves writes n numbers of 16 bits: of every byte, or of every third one.
+static void halves(const uint8_t *in, int step, uint16_t *out, int n, const uint16_t *table) {
+  for (int x = 0; x < n; x++) out[x] = table[in[x * step]];
+}
+
+// put_halves is put_row of numbers of 16 bits.
+static void put_halves(const stk_job *j, const sink *k, int y, const uint8_t *row) {
+  const size_t w = k->w, plane = w * k->h, at = y * w;
+  uint16_t *d = (uint16_t *)k->dst;
+  if (k->c == 1) {
+    halves(row, 1, d + at, k->w, j->half[0]);
+  } else if (j->chw) {
+    for (int c = 0; c < 3; c++) halves(row + c, 3, d + c * plane + at, k->w, j->half[c]);
+  } else {
+    d += 3 * at;
+    for (size_t x = 0; x < 3 * w; x += 3) {
+      d[x] = j->half[0][row[x]];
+      d[x + 1] = j->half[1][row[x + 1]];
+      d[x + 2] = j->half[2][row[x + 2]];
+    }
+  }
 }
 
 static void put_row(stk_lane *l, const sink *k, int y, const uint8_t *row) {
@@ -87,6 +110,8 @@ static void put_row(stk_lane *l, const sink *k, int y, const uint8_t *row) {
   if (plain_rows(l, k)) {
     uint8_t *d = k->dst + at * k->c;
     if (d != row) memcpy(d, row, w * k->c);
+  } else if (j->is_half) {
+    put_halves(j, k, y, row);
   } else if (!j->is_float) {
     t->planes(row, k->dst + at, k->dst + plane + at, k->dst + 2 * plane + at, k->w);
   } else {
@@ -129,6 +154,8 @@ static void put_planes(stk_lane *l, const sink *k, int y, uint8_t *const plane[3
     for (int c = 0; c < 3; c++) {
       if (j->is_float)
         l->target->f32(plane[c], (float *)k->dst + c * whole + at, k->w, j->scale[c], j->bias[c]);
+      else if (j->is_half)
+        halves(plane[c], 1, (uint16_t *)k->dst + c * whole + at, k->w, j->half[c]);
       else
         memcpy(k->dst + c * whole + at, plane[c], w);
     }
@@ -344,6 +371,7 @@ static int fused(stk_lane *l, const sink *k, int y, STK_VERTICAL) {
   const stk_target *t = l->target;
   const size_t w = k->w, plane = w * k->h, at = y * w;
   float *f = (float *)k->dst;
+  if (j->is_half) return 0;
   if (!j->is_float) {
     if (!t->v_planes || !j->chw || k->c != 3) return 0;
     uint8_t *out[3] = {k->dst + at, k->dst + plane + at, k->dst + 2 * plane + at};

@@ -5,8 +5,8 @@
 // without them, only a C compiler is needed.
 //
 // The stages of a job: encoded JPEG or raw pixels -> steps (crop, resize, pad, flips,
-// grey, colours) -> output layout (uint8 or normalised float32; HWC or CHW), written to its
-// final memory. A leading crop of a JPEG decodes only that region.
+// grey, colours) -> output layout (uint8, normalised float32, or a table's numbers of 16
+// bits; HWC or CHW), written to its final memory. A leading crop of a JPEG decodes only that region.
 //
 // Where to look: chain.go says which steps commute and fuse, plan_cgo.go arranges them
 // in passes, and job.c runs those row by row. colour.c has the colours of a pass;
@@ -140,6 +140,22 @@ type Output struct {
 	CHW         bool       // planes; else interleaved
 	Scale, Bias [3]float32 // Float only
 	Erased      []Erased   // Float only
+	Halves      *Halves    // 16 bits: Halves[c][x]; nil: as Float says
+}
+
+// Halves are numbers of 16 bits, as their bits: what every byte becomes, in each channel.
+// Which type they are is the caller's business.
+type Halves [3][256]uint16
+
+// size is the bytes of one number of the result.
+func (o *Output) size() int {
+	switch {
+	case o.Halves != nil:
+		return 2
+	case o.Float:
+		return 4
+	}
+	return 1
 }
 
 // Job is the complete processing of one picture. The kernel keeps no reference to it.

@@ -84,11 +84,7 @@ func run(t failing, l *Lane, j Job) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := w * h * c
-	if j.Out.Float {
-		n *= 4
-	}
-	j.Dst = make([]byte, n)
+	j.Dst = make([]byte, w*h*c*j.Out.size())
 	if err := l.Run(&j); err != nil {
 		t.Fatalf("%s: %v", l.target, err)
 	}

@@ -104,10 +104,7 @@ func (l *Lane) Run(j *Job) error {
 	if err := j.Out.check(w, hh); err != nil {
 		return err
 	}
-	size := w * hh * c
-	if j.Out.Float {
-		size *= 4
-	}
+	size := w * hh * c * j.Out.size()
 	if len(j.Dst) != size {
 		return JobError(fmt.Sprintf("the result takes %d bytes, not %d", size, len(j.Dst)))
 	}

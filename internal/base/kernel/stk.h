@@ -118,11 +118,12 @@ typedef struct {
   int32_t strict;                  // the JPEG must be undamaged to its end
   int32_t anew;                    // Huffman tables are built for each picture, for comparisons
   int32_t npass;
-  int32_t is_float, chw;
+  int32_t is_float, is_half, chw;  // uint8 if neither float32 nor 16 bits
   int32_t own;                     // result: jpeg.c decoded the JPEG, not libjpeg
   int32_t timed;                   // the times below are wanted
   int64_t decode_ns, write_ns, all_ns;  // ns in the decoder, for writing rows, for the whole run
   float scale[3], bias[3];
+  uint16_t half[3][256];           // is_half: what each byte becomes, in each channel
   int32_t nop;
   stk_pass pass[STK_MAX_PASS];
   stk_op op[STK_MAX_OP];

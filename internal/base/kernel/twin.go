@@ -208,7 +208,7 @@ func beyond(i, n int, mode PadMode) int {
 }
 
 func write(p Pixels, o *Output, dst []byte) {
-	if !o.Float && (!o.CHW || p.C == 1) {
+	if o.size() == 1 && (!o.CHW || p.C == 1) {
 		copy(dst, p.Pix)
 		return
 	}
@@ -218,7 +218,11 @@ func write(p Pixels, o *Output, dst []byte) {
 		if o.CHW {
 			at = c*n + i/p.C
 		}
-		if !o.Float {
+		switch {
+		case o.Halves != nil:
+			binary.NativeEndian.PutUint16(dst[2*at:], o.Halves[c][v])
+			continue
+		case !o.Float:
 			dst[at] = v
 			continue
 		}

@@ -141,11 +141,31 @@ func anySame(r *rand.Rand, w, h int) []Step {
 }
 
 func anyOutput(r *rand.Rand) Output {
-	return Output{
+	o := Output{
 		Float: r.IntN(2) == 0, CHW: r.IntN(2) == 0,
 		Scale: [3]float32{r.Float32() / 50, r.Float32() / 60, r.Float32() / 70},
 		Bias:  [3]float32{-r.Float32() * 2, -r.Float32() * 3, r.Float32()},
 	}
+	if r.IntN(4) == 0 {
+		o = Output{CHW: o.CHW, Halves: anyHalves(r)}
+	}
+	return o
 }
 
-func describe(j *Job) string { return fmt.Sprintf("%+v %+v", j.Steps, j.Out) }
+// anyHalves draws a table in which no two values are equal, so that no other byte or channel
+// can take one's place.
+func anyHalves(r *rand.Rand) *Halves {
+	all, t := r.Perm(1<<16), &Halves{}
+	for c := range t {
+		for x := range t[c] {
+			t[c][x] = uint16(all[c<<8|x])
+		}
+	}
+	return t
+}
+
+func describe(j *Job) string {
+	out := j.Out
+	out.Halves = nil
+	return fmt.Sprintf("%+v %+v, numbers of %d bytes", j.Steps, out, j.Out.size())
+}

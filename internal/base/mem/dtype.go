@@ -5,7 +5,7 @@ package mem
 // DType is the type of one element of a field.
 type DType uint8
 
-// The element types, by NumPy's names.
+// The element types, by NumPy's names, and ml_dtypes' bfloat16.
 const (
 	Object DType = iota // variable-length bytes: text, json, bytes, keys
 	Uint8
@@ -20,6 +20,7 @@ const (
 	Uint32
 	Uint64
 	Float16
+	BFloat16 // of pictures; neither stored nor cast to
 )
 
 var dtypes = [...]struct {
@@ -39,9 +40,10 @@ var dtypes = [...]struct {
 	{"uint32", 4},
 	{"uint64", 8},
 	{"float16", 2},
+	{"bfloat16", 2},
 }
 
-// String returns NumPy's name of the type.
+// String returns the name of the type.
 func (d DType) String() string { return dtypes[d].name }
 
 // Size is the size of one element in bytes; 0 for Object.
@@ -57,17 +59,17 @@ func ParseDType(name string) (DType, bool) {
 	return 0, false
 }
 
-// DTypes returns the names of all types except Object.
+// DTypes returns the names of all types that values may be stored in or cast to.
 func DTypes() []string {
 	var names []string
-	for _, d := range dtypes[1:] {
+	for _, d := range dtypes[Uint8:BFloat16] {
 		names = append(names, d.name)
 	}
 	return names
 }
 
 // Float reports whether elements are floating-point numbers.
-func (d DType) Float() bool { return d == Float16 || d == Float32 || d == Float64 }
+func (d DType) Float() bool { return d == Float16 || d == Float32 || d == Float64 || d == BFloat16 }
 
 // Int reports whether elements are integers, and whether they are signed.
 func (d DType) Int() (is, signed bool) {

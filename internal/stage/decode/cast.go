@@ -172,7 +172,7 @@ func putFloat(dst []byte, i int, to mem.DType, wide float64, narrow float32) {
 	case mem.Float32:
 		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(narrow))
 	default: // integers of more than 53 bits are infinite there, however they are rounded
-		binary.LittleEndian.PutUint16(dst[2*i:], halfBits(wide))
+		binary.LittleEndian.PutUint16(dst[2*i:], HalfBits(wide))
 	}
 }
 

@@ -43,7 +43,7 @@ func TestHalves(t *testing.T) {
 		if got := -float64(Half(uint16(h) | 0x8000)); got != want {
 			t.Fatalf("%#04x is %v, want %v", h|0x8000, -got, -want)
 		}
-		if got := halfBits(want); int(got) != h {
+		if got := HalfBits(want); int(got) != h {
 			t.Fatalf("%v becomes %#04x, want %#04x", want, got, h)
 		}
 		if h == 0 {
@@ -56,10 +56,10 @@ func TestHalves(t *testing.T) {
 			even = h - 1
 		}
 		for x, to := range map[float64]int{middle: even, math.Nextafter(middle, low): h - 1, math.Nextafter(middle, want): h, math.Nextafter(want, low): h} {
-			if got := halfBits(x); int(got) != to {
+			if got := HalfBits(x); int(got) != to {
 				t.Fatalf("%v becomes %#04x, want %#04x", x, got, to)
 			}
-			if got := halfBits(-x); int(got) != to|0x8000 {
+			if got := HalfBits(-x); int(got) != to|0x8000 {
 				t.Fatalf("%v becomes %#04x, want %#04x", -x, got, to|0x8000)
 			}
 		}
@@ -68,11 +68,11 @@ func TestHalves(t *testing.T) {
 		65504: 0x7BFF, 65519.99: 0x7BFF, 65520: 0x7C00, 1e300: 0x7C00, math.Inf(1): 0x7C00, math.Inf(-1): 0xFC00,
 		0x1p-25: 0, 0x1.0001p-25: 1, 5e-324: 0, math.Copysign(0, -1): 0x8000,
 	} {
-		if got := halfBits(x); got != want {
+		if got := HalfBits(x); got != want {
 			t.Errorf("%v becomes %#04x, want %#04x", x, got, want)
 		}
 	}
-	if !math.IsNaN(float64(Half(halfBits(math.NaN())))) || !math.IsInf(float64(Half(0xFC00)), -1) {
+	if !math.IsNaN(float64(Half(HalfBits(math.NaN())))) || !math.IsInf(float64(Half(0xFC00)), -1) {
 		t.Error("NaN or infinity does not stay what it is")
 	}
 }
@@ -122,7 +122,7 @@ func rounded(x *big.Float, to mem.DType) float64 {
 		return v
 	}
 	v, _ := x.Float64() // no integer of 64 bits is finite as float16 and not exact here
-	return float64(Half(halfBits(v)))
+	return float64(Half(HalfBits(v)))
 }
 
 // Every pair of types that goes together, against math/big: integers stay equal or

@@ -2,9 +2,9 @@ package decode
 
 import "math"
 
-// halfBits is the IEEE 754 binary16 number nearest to x, the even one of two that
+// HalfBits is the IEEE 754 binary16 number nearest to x, the even one of two that
 // are equally near; a number out of range becomes infinite.
-func halfBits(x float64) uint16 {
+func HalfBits(x float64) uint16 {
 	b := math.Float64bits(x)
 	sign := uint16(b>>48) & 0x8000
 	exp, frac := int(b>>52&0x7FF)-1023, b&(1<<52-1)

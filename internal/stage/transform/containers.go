@@ -78,10 +78,11 @@ func (k *known) join(other known, name string) *problem {
 	case k.c != other.c:
 		return problemf("use RandomGrayscale, which keeps the channels, or Grayscale(num_output_channels=3)",
 			"the number of channels would be %d or %d at random", k.c, other.c)
-	case k.tone.float != other.tone.float:
-		return problemf("move it out of "+name, "the type of the result would be uint8 or float32 at random")
+	case k.tone.dtype() != other.tone.dtype():
+		one, two := k.tone.dtype(), other.tone.dtype()
+		return problemf("move it out of "+name, "the type of the result would be %s or %s at random", min(one, two), max(one, two))
 	}
-	k.wild = k.wild || other.wild || k.tone != other.tone
+	k.wild = k.wild || other.wild || !k.tone.same(&other.tone)
 	return nil
 }
 

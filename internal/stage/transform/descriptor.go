@@ -139,6 +139,7 @@ type run struct {
 	list   list            // what the policy that is being done has chosen
 	erased []erasure       // floats
 	into   []kernel.Erased // memory for what the kernel is told of them
+	exacts exacts
 }
 
 // at is the picture as it is now.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
@@ -59,6 +60,9 @@ func (o *erasing) plan(k *known) (operation, *problem) {
 	}
 	done := *o
 	if done.floats = k.tone.float; done.floats {
+		if k.tone.half != 0 {
+			return nil, unerased(k.tone.half)
+		}
 		k.erased = true
 		return &done, nil
 	}
@@ -73,6 +77,12 @@ func (o *erasing) plan(k *known) (operation, *problem) {
 		}
 	}
 	return &done, nil
+}
+
+// unerased is the problem of halves of which some are, or were, erased.
+func unerased(half mem.DType) *problem {
+	return problemf("put RandomErasing before the first conversion to floats, or end with float32",
+		"RandomErasing erases bytes and float32, but the result is %s", half)
 }
 
 // afterErasing reports whether an operation may come after floats were erased: it moves no
@@ -159,7 +169,7 @@ func (r *run) boxes() []kernel.Erased {
 		for i, v := range e.value {
 			scale := r.tone.a[i] / e.tone.a[i]
 			k.Scale[i], k.Bias[i] = 1, float32(v)
-			if r.tone != e.tone {
+			if !r.tone.same(&e.tone) {
 				k.Scale[i], k.Bias[i] = float32(scale), float32(float64((v-e.tone.b[i])*scale)+r.tone.b[i])
 			}
 		}

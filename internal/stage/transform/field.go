@@ -195,8 +195,11 @@ func CompilePixels(stored mem.Shape, ops []Op, layout string) (*Program, error) 
 // what to write instead.
 func DTypeOf(name string) (mem.DType, error) {
 	d, ok := mem.ParseDType(name)
-	if ok && d != mem.Object {
+	if ok && d != mem.Object && d != mem.BFloat16 {
 		return d, nil
+	}
+	if d == mem.BFloat16 {
+		return d, errs.New(errs.Config, "dtype cannot be bfloat16, which is for pictures").Try("use float32, and convert it in the training loop")
 	}
 	e := errs.New(errs.Config, "unknown dtype %q", name)
 	if near := errs.Nearest(name, mem.DTypes()); near != "" {

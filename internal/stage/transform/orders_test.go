@@ -220,7 +220,7 @@ func TestWhatIsKnownHolds(t *testing.T) {
 	in := readSource(t, "tall.png")
 	leaves := []string{
 		`"RandomHorizontalFlip"`, `"Identity"`, `{"op":"CenterCrop","size":20}`, `{"op":"Resize","size":[20,20]}`, `{"op":"Resize","size":15}`,
-		`{"op":"Pad","padding":[1,2]}`, `"RandomGrayscale"`, `"Grayscale"`, `{"op":"Grayscale","num_output_channels":3}`, `"RGB"`, `"ToTensor"`,
+		`{"op":"Pad","padding":[1,2]}`, `"RandomGrayscale"`, `"Grayscale"`, `{"op":"Grayscale","num_output_channels":3}`, `"RGB"`, `"ToTensor"`, `{"op":"ToDtype","dtype":"float16"}`,
 		`{"op":"Normalize","mean":0.5,"std":2}`, `{"op":"RandomCrop","size":20,"pad_if_needed":true}`, `{"op":"RandomZoomOut","side_range":[1,2]}`,
 	}
 	var draw func(t *rapid.T, depth int) string
@@ -251,8 +251,8 @@ func TestWhatIsKnownHolds(t *testing.T) {
 				}
 				continue // a crop that does not fit
 			}
-			if sized && !slices.Equal(known, shape) || shape[2] != p.at.c || l.run.tone.float != p.at.tone.float {
-				rt.Fatalf("%s: %v and floats %v, known %v, %d channels, floats %v", ops, shape, l.run.tone.float, known, p.at.c, p.at.tone.float)
+			if sized && !slices.Equal(known, shape) || shape[2] != p.at.c || l.run.tone.dtype() != p.at.tone.dtype() {
+				rt.Fatalf("%s: %v and %s, known %v, %d channels, %s", ops, shape, l.run.tone.dtype(), known, p.at.c, p.at.tone.dtype())
 			}
 			if err := p.Finish(l, make([]byte, shape.Elems()*p.DType().Size())); err != nil {
 				rt.Fatalf("%s: %v", ops, err)

@@ -74,7 +74,7 @@ func (k *picture) start(p *Program, l *Lane, key rng.Key) {
 // reset sets the run back to the picture as decoded.
 func (k *picture) reset(l *Lane) {
 	l.run.chain.Reset(l.picture.w, l.picture.h, k.channels())
-	l.run.tone = plain()
+	l.run.tone, l.run.exacts.used = plain(), 0
 	l.run.erased = l.run.erased[:0]
 }
 

@@ -7,22 +7,46 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
 // tone is how the numbers of a picture are made from its bytes x: a[c]*x + b[c].
 // Geometry does not depend on it, so flips and crops may be anywhere. It is
-// computed in float64 and rounded to float32 once, for the kernel.
+// computed in float64 and rounded to float32 once, for the kernel. Halves are made by a
+// table instead: see exact.
 type tone struct {
 	float bool
+	half  mem.DType // Float16 or BFloat16, if they are floats of 16 bits
 	a, b  [3]float64
+	exact *exact // of floats
 }
 
 // plain is uint8 as decoded.
 func plain() tone { return tone{a: [3]float64{1, 1, 1}} }
 
+// dtype is the type of the numbers.
+func (t *tone) dtype() mem.DType {
+	switch {
+	case t.half != 0:
+		return t.half
+	case t.float:
+		return mem.Float32
+	}
+	return mem.Uint8
+}
+
+// same reports whether two tones make the same numbers.
+func (t *tone) same(o *tone) bool {
+	return t.dtype() == o.dtype() && t.a == o.a && t.b == o.b &&
+		(t.exact == o.exact || t.exact != nil && o.exact != nil && *t.exact == *o.exact)
+}
+
 // output is the kernel's description of the tone.
 func (t *tone) output(chw bool) kernel.Output {
+	if t.half != 0 {
+		return kernel.Output{CHW: chw, Halves: &t.exact.bits}
+	}
 	out := kernel.Output{Float: t.float, CHW: chw}
 	if t.float {
 		for i := range out.Scale {
@@ -36,6 +60,16 @@ func (t *tone) output(chw bool) kernel.Output {
 // are none.
 func (t *tone) bytes(f fill) ([3]uint8, bool) {
 	var out [3]uint8
+	if t.half != 0 {
+		for i := range out {
+			x := slices.Index(t.exact.number[i][:], rounded(float32(f.v[i]), t.half))
+			if x < 0 {
+				return out, false
+			}
+			out[i] = uint8(x)
+		}
+		return out, true
+	}
 	for i := range out {
 		x := (f.v[i] - t.b[i]) / t.a[i]
 		whole := math.RoundToEven(x)
@@ -69,8 +103,9 @@ func (toTensor) canon(b []byte) []byte                            { return b }
 // convert is ToTensor, ToDtype and ConvertImageDtype.
 type convert struct {
 	name  string
-	float bool // to float32, otherwise to uint8
-	scale bool // 255 becomes 1
+	to    mem.DType // Uint8, Float32, Float16 or BFloat16
+	scale bool      // 255 becomes 1
+	memo  memo
 }
 
 func describeToTensor() descriptor {
@@ -92,29 +127,30 @@ func describeToDtype() descriptor {
 }
 
 func buildToTensor(a *arguments, _ uint64) operation {
-	return &convert{name: a.op.Name, float: true, scale: true}
+	return &convert{name: a.op.Name, to: mem.Float32, scale: true}
 }
 
 func buildConvertImageDtype(a *arguments, _ uint64) operation {
-	return &convert{name: a.op.Name, float: a.dtype("float32"), scale: true}
+	return &convert{name: a.op.Name, to: a.dtype(), scale: true}
 }
 
 func buildToDtype(a *arguments, _ uint64) operation {
 	o := &convert{name: a.op.Name, scale: a.flag("scale", false)}
-	if a.required("dtype", `"uint8" or "float32"`) {
-		o.float = a.dtype("float32")
+	if a.required("dtype", `"uint8", "float32", "float16" or "bfloat16"`) {
+		o.to = a.dtype()
 	}
 	return o
 }
 
-// dtype reports whether the type is float32.
-func (a *arguments) dtype(standard string) bool {
+// dtype is the type that pictures are converted to; float32 if it is left out.
+func (a *arguments) dtype() mem.DType {
 	before := len(a.problems)
-	name, _ := a.text("dtype", standard, "float32", "uint8")
+	name, _ := a.text("dtype", "float32", "float16", "bfloat16", "uint8")
 	for i := before; i < len(a.problems); i++ {
-		a.problems[i].hint = "pictures are uint8 or float32; convert further in the training loop"
+		a.problems[i].hint = "pictures are uint8, float32, float16 or bfloat16; convert further in the training loop"
 	}
-	return name == "float32"
+	to, _ := mem.ParseDType(name)
+	return to
 }
 
 func (o *convert) plan(k *known) (operation, *problem) {
@@ -122,18 +158,31 @@ func (o *convert) plan(k *known) (operation, *problem) {
 		return nil, problemf("leave the earlier conversion out, or write ToDtype(float32, scale=True)",
 			"ToTensor does not change a tensor, not even its scale")
 	}
-	if o.float == k.tone.float {
+	from := k.tone.dtype()
+	if o.to == from || o.name == "ToTensor" && k.tone.float {
 		return nil, nil
 	}
-	k.laid = true
-	if o.float {
+	done := *o
+	done.memo.before = k.tone.exact
+	switch {
+	case k.tone.half != 0:
+		return nil, problemf("leave the conversion to "+from.String()+" out", "%s cannot become %s: it has lost digits", from, o.to)
+	case o.to == mem.Uint8:
+		if !o.undoes(&k.tone) || k.wild || k.erased {
+			return nil, problemf("leave both conversions out: pictures are uint8 unless they are converted",
+				"float32 can become uint8 only if it came from uint8 with the same scale, with nothing in between")
+		}
+	case o.to != mem.Float32 && k.erased:
+		return nil, unerased(o.to)
+	case k.tone.float:
+		done.scale = false // of no effect
+	default:
 		k.by = o.name
-	} else if !o.undoes(&k.tone) || k.wild || k.erased {
-		return nil, problemf("leave both conversions out: pictures are uint8 unless they are converted",
-			"float32 can become uint8 only if it came from uint8 with the same scale, with nothing in between")
 	}
-	o.convert(&k.tone)
-	return o, nil
+	k.laid = true
+	done.convert(&k.tone, nil)
+	done.memo.after = k.tone.exact
+	return &done, nil
 }
 
 // undoes reports whether converting to uint8 gives the bytes that the floats were
@@ -146,35 +195,53 @@ func (o *convert) undoes(t *tone) bool {
 	return t.a == [3]float64{one, one, one} && t.b == [3]float64{}
 }
 
-func (o *convert) convert(t *tone) {
-	*t = plain()
-	t.float = o.float
-	if o.float && o.scale {
-		t.a = [3]float64{1.0 / 255, 1.0 / 255, 1.0 / 255}
+func (o *convert) convert(t *tone, m *exacts) {
+	was := t.exact
+	switch {
+	case o.to == mem.Uint8:
+		*t = plain()
+		return
+	case !t.float:
+		*t = plain()
+		t.float = true
+		if o.scale {
+			t.a = [3]float64{1.0 / 255, 1.0 / 255, 1.0 / 255}
+		}
+	}
+	if o.to != mem.Float32 {
+		t.half = o.to
+	}
+	if t.exact = o.memo.after; t.exact == nil || was != o.memo.before {
+		t.exact = m.next()
+		t.exact.set(was, o.to, func(_ int, v float32) float32 {
+			if o.scale {
+				return v * (1.0 / 255)
+			}
+			return v
+		})
 	}
 }
 
 func (o *convert) choose(rng.Key, extent) (c choice, _ *errs.Error) { return c, nil }
 
 func (o *convert) do(r *run, _ choice) *errs.Error {
-	o.convert(&r.tone)
+	o.convert(&r.tone, &r.exacts)
 	return nil
 }
 
 func (o *convert) canon(b []byte) []byte {
-	switch {
-	case !o.float:
-		return append(b, "uint8"...)
-	case o.scale:
-		return append(b, "float32/255"...)
+	b = append(b, o.to.String()...)
+	if o.to != mem.Uint8 && o.scale {
+		b = append(b, "/255"...)
 	}
-	return append(b, "float32"...)
+	return b
 }
 
 // normalize subtracts mean and divides by std.
 type normalize struct {
 	n         int // number of channels of mean and std; 1: any
 	mean, std [3]float64
+	memo      memo
 }
 
 func describeNormalize() descriptor {
@@ -217,21 +284,46 @@ func (o *normalize) plan(k *known) (operation, *problem) {
 		return nil, problemf("give one mean and one std, or Grayscale(num_output_channels=3)",
 			"mean and std are for %d channels, but the picture has %d", o.n, k.c)
 	}
-	o.normalize(&k.tone)
-	return o, nil
+	done := *o
+	done.memo.before = k.tone.exact
+	if p := o.within(k.tone.dtype()); p != nil {
+		return nil, p
+	}
+	done.normalize(&k.tone, nil)
+	done.memo.after = k.tone.exact
+	return &done, nil
 }
 
-func (o *normalize) normalize(t *tone) {
+// within checks that mean and std are numbers of the type of the picture, to which
+// torchvision rounds them.
+func (o *normalize) within(of mem.DType) *problem {
+	for i := range o.mean {
+		mean, std := float64(rounded(float32(o.mean[i]), of)), float64(rounded(float32(o.std[i]), of))
+		if std == 0 || math.IsInf(mean, 0) || math.IsInf(std, 0) {
+			return problemf("put the conversion to "+of.String()+" after Normalize", "mean %v and std %v are %v and %v in %s, which Normalize computes in",
+				float32(o.mean[i]), float32(o.std[i]), mean, std, of)
+		}
+	}
+	return nil
+}
+
+func (o *normalize) normalize(t *tone, m *exacts) {
 	for i := range t.a {
 		t.a[i] /= o.std[i]
 		t.b[i] = (t.b[i] - o.mean[i]) / o.std[i]
+	}
+	was, of := t.exact, t.dtype()
+	if t.exact = o.memo.after; t.exact == nil || was != o.memo.before {
+		t.exact = m.next()
+		t.exact.set(was, of, func(c int, v float32) float32 { return v - rounded(float32(o.mean[c]), of) })
+		t.exact.set(t.exact, of, func(c int, v float32) float32 { return v / rounded(float32(o.std[c]), of) })
 	}
 }
 
 func (o *normalize) choose(rng.Key, extent) (c choice, _ *errs.Error) { return c, nil }
 
 func (o *normalize) do(r *run, _ choice) *errs.Error {
-	o.normalize(&r.tone)
+	o.normalize(&r.tone, &r.exacts)
 	return nil
 }
 

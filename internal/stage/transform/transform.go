@@ -4,7 +4,7 @@
 //
 // Names, arguments, defaults and random distributions are those of torchvision v2,
 // and so are the results: uint8 within 1 of its antialiased result on the same
-// region, float32 within 1e-6 of what those bytes give. "nearest" and "nearest-exact"
+// region, float32 within 1e-6 of what those bytes give, float16 and bfloat16 equal to it. "nearest" and "nearest-exact"
 // are its own for tensors. Operations that would give other numbers are rejected by Compile,
 // with what to write instead.
 //
@@ -144,7 +144,7 @@ func (p *Program) arrange(layout string) {
 		p.shown = "hwc"
 	}
 	if p.at.tone.float {
-		p.dtype = mem.Float32
+		p.dtype = p.at.tone.dtype()
 		p.chw = p.shown == "chw"
 	}
 }

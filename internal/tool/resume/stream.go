@@ -159,10 +159,8 @@ func writeState(path string, st stream.State) error {
 func dtypes(l *loader.Loader) map[string]mem.DType {
 	out := map[string]mem.DType{batch.IDs: mem.Int64, batch.Valid: mem.Bool}
 	for _, f := range l.Fields() {
-		for _, d := range [...]mem.DType{mem.Object, mem.Uint8, mem.Bool, mem.Int32, mem.Int64, mem.Float32, mem.Float64} {
-			if d.String() == f.DType {
-				out[f.Name] = d
-			}
+		if d, known := mem.ParseDType(f.DType); known {
+			out[f.Name] = d
 		}
 	}
 	return out

@@ -292,6 +292,8 @@ func at(data []byte, i int, typ mem.DType) float64 {
 		return float64(binary.LittleEndian.Uint64(p))
 	case mem.Float16:
 		return float64(decode.Half(binary.LittleEndian.Uint16(p)))
+	case mem.BFloat16:
+		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(p)) << 16))
 	case mem.Float32:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(p)))
 	}

@@ -283,6 +283,7 @@ class TorchKind(Kind):
             "float32": torch.float32,
             "float64": torch.float64,
             "float16": torch.float16,
+            "bfloat16": torch.bfloat16,
             "int8": torch.int8,
             "int16": torch.int16,
         }

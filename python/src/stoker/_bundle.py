@@ -139,6 +139,7 @@ BYTES = {
     "uint16": 2,
     "int16": 2,
     "float16": 2,
+    "bfloat16": 2,
     "uint32": 4,
     "int32": 4,
     "float32": 4,

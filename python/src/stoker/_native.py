@@ -338,13 +338,15 @@ def _torchvisions(steps: Sequence[tuple[Any, str]]) -> None:
 
 
 def _after(step: Any, state: str) -> str:
-    """What a picture is after a step of torchvision: "pil", "bytes", "floats", or "erased", floats of which some were
-    erased. _Python where torchvision does something else to such a picture than the engine, or refuses it."""
+    """What a picture is after a step of torchvision: "pil", "bytes", "floats", "halves" (floats of 16 bits), or
+    "erased", floats of which some were erased. _Python where torchvision does something else to such a picture than
+    the engine, or refuses it."""
     name = type(step).__name__
     if state == "erased":
         if name not in _STILL:
             raise _Python(f"transform {name} is given floats of which some were erased")
-        _after(step, "floats")
+        if _after(step, "floats") == "halves":
+            raise _Python(f"transform {name} is given floats of which some were erased")
         return state
     odd = _Python(f"transform {name} is given {'a PIL image' if state == 'pil' else f'a tensor of {state}'}")
     if _timm.known(type(step)):
@@ -363,14 +365,15 @@ def _after(step: Any, state: str) -> str:
         if state == "pil":  # version 2 leaves it as it is, version 1 refuses it
             raise odd
         to = _one(step, "transform", Problems(""))[0]["dtype"]
-        if state == "floats" and to != "float32":
+        if state == "halves" or state == "floats" and to == "uint8":
             raise odd
-        return "floats" if to == "float32" else state
-    if name == "Normalize" and state != "floats":
+        return {"uint8": state, "float32": "floats"}.get(to, "halves")
+    floats = state in ("floats", "halves")
+    if name == "Normalize" and not floats:
         raise odd
     if name in _RESIZE:
         op = _one(step, "transform", Problems(""))[0]
-        if state == "floats":
+        if floats:
             raise odd
         how = op["interpolation"]
         if state == "pil" and how.startswith("nearest"):
@@ -379,13 +382,14 @@ def _after(step: Any, state: str) -> str:
             raise _Python(f"transform {name} has no antialias=True for tensors")
     if name == "RandomErasing":
         value = _one(step, "transform", Problems(""))[0]["value"]
-        if state == "pil" or state == "bytes" and (value == "random" or not all(0 <= v < 256 for v in value)):
+        no_byte = state == "bytes" and (value == "random" or not all(0 <= v < 256 for v in value))
+        if state in ("pil", "halves") or no_byte:
             raise odd
         return "erased" if state == "floats" else state
-    if name in ("Grayscale", "RandomGrayscale") and state != "pil" or state == "floats" and on_bytes(name):
+    if name in ("Grayscale", "RandomGrayscale") and state != "pil" or floats and on_bytes(name):
         raise odd
     pads = name in ("Pad", "RandomZoomOut") or name == "RandomCrop" and (step.padding is not None or step.pad_if_needed)
-    if pads and state == "floats":
+    if pads and floats:
         raise odd
     return state
 

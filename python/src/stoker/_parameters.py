@@ -105,9 +105,10 @@ def dtype(value: Any) -> str:
         value = for_images("dtype", value)
     name = getattr(value, "__name__", None) or str(value)
     name = name.removeprefix("torch.").removeprefix("jnp.")
-    name = {"float": "float32"}.get(name, name) if not isinstance(value, type) else name
-    if name not in ("uint8", "float32"):
-        raise Wrong(f"dtype cannot be {name}", "pictures are uint8 or float32; convert further in the training loop")
+    name = {"float": "float32", "half": "float16"}.get(name, name) if not isinstance(value, type) else name
+    if name not in ("uint8", "float32", "float16", "bfloat16"):
+        known = "pictures are uint8, float32, float16 or bfloat16; convert further in the training loop"
+        raise Wrong(f"dtype cannot be {name}", known)
     return name
 
 

@@ -48,6 +48,9 @@ _NEVER = frozenset((*_MIXES, *_BOXES, "ToPILImage"))
 _TENSORS = frozenset(("PILToTensor", "ToTensor", "ToDtype", "ConvertImageDtype", "Normalize"))
 
 
+_CONVERT = ("ToDtype", "ConvertImageDtype")
+
+
 class Tail:
     """Steps of Python on the picture that the engine delivers. Equal if the steps are the same objects."""
 
@@ -193,8 +196,9 @@ def _strange(step: Any) -> bool:
 
 def _late(steps: Sequence[Any]) -> int:
     """The number of the first step that is, or holds, one of torchvision's that the engine would do to bytes only, but
-    is given floats: a colour, or one that moves pixels after some were erased; the length if there is none."""
-    floats = erased = False
+    is given floats: a colour, or one that moves pixels after some were erased. Of floats of 16 bits, the engine erases
+    none, and converts none. The length if there is none."""
+    floats = erased = halves = False
     for at, step in enumerate(steps):
         name = type(step).__name__
         inside = [one for one, _ in leaves(step)]
@@ -202,6 +206,11 @@ def _late(steps: Sequence[Any]) -> int:
             return at
         if erased and any(_is_torchvision(type(one)) and type(one).__name__ not in _STILL for one in inside):
             return at
+        theirs = {type(one).__name__ for one in inside if not _is_ours(type(one))}
+        half = any(map(_halves, inside))
+        if halves and theirs & {"RandomErasing", *_CONVERT} or half and erased and theirs:
+            return at
+        halves = halves or half
         erased = erased or floats and any(type(one).__name__ == "RandomErasing" for one in inside)
         for view in views_of(step) or ():
             through = [*steps[:at], *flat(steps_of(view))]
@@ -214,6 +223,11 @@ def _late(steps: Sequence[Any]) -> int:
         ):
             floats = True
     return len(steps)
+
+
+def _halves(step: Any) -> bool:
+    """Whether it converts to floats of 16 bits."""
+    return type(step).__name__ in _CONVERT and "float16" in str(step.dtype)
 
 
 def in_python(transform: Any, where: str) -> Tail:

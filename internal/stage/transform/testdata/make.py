@@ -38,6 +38,11 @@ def sources() -> None:
     )
 
 
+    # Every byte once in every channel, each channel in an order of its own.
+    levels = np.stack([np.arange(256) * by % 256 for by in (1, 3, 77)], axis=-1).astype(np.uint8)
+    Image.fromarray(levels.reshape(16, 16, 3)).save(HERE / "levels.png", optimize=True)
+
+
 class Set:
     def __init__(self) -> None:
         self.cases: list[dict[str, object]] = []
@@ -52,7 +57,8 @@ class Set:
         result = v2.Compose(expect or transforms)(picture)
         if isinstance(result, Image.Image):
             result = F.pil_to_tensor(result)
-        array = result.numpy()
+        dtype = str(result.dtype).removeprefix("torch.")
+        array = result.view(torch.int16).numpy() if dtype == "bfloat16" else result.numpy()
         if array.dtype == np.uint8 or layout == "nhwc":
             array = array.transpose(1, 2, 0)
         data = np.ascontiguousarray(array).tobytes()
@@ -64,7 +70,7 @@ class Set:
             "ops": to_ops(transforms, name),
             "draw": draw,
             "place": place,
-            "dtype": str(array.dtype),
+            "dtype": dtype,
             "shape": list(array.shape),
             "offset": len(self.blob),
         }
@@ -74,6 +80,40 @@ class Set:
     def write(self) -> None:
         (HERE / "cases.json").write_text(json.dumps(self.cases, indent=1) + "\n")
         (HERE / "expected.bin.gz").write_bytes(gzip.compress(bytes(self.blob), 9, mtime=0))
+
+
+def halves(s: Set) -> None:
+    """Every byte as float16 and bfloat16, in channels with different numbers."""
+    norms = [
+        ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+        ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+        ((0.1307,), (0.3081,)),
+        ((0.5,), (0.5,)),
+        ((0.0, 0.5, 1.0), (1.0, 0.0039, 7.0)),
+        ((-0.25, 1e-5, 0.9999), (-0.3, 1e-3, 60.0)),
+    ]
+    for dtype in (torch.float16, torch.bfloat16):
+        scaled, whole = v2.ToDtype(dtype, scale=True), v2.ToDtype(dtype)
+        name = str(dtype).removeprefix("torch.")
+        s.add(f"{name}, scaled", "levels.png", [scaled])
+        s.add(f"{name}, whole", "levels.png", [whole])
+        s.add(f"{name}, converted", "levels.png", [v2.ConvertImageDtype(dtype)], layout="nhwc")
+        for mean, std in norms:
+            normal = v2.Normalize(mean, std)
+            first = v2.ToDtype(torch.float32, scale=True)
+            s.add(f"{name}, normalised", "levels.png", [scaled, normal])
+            s.add(f"{name} of normalised", "levels.png", [first, normal, whole])
+            s.add(f"{name}, normalised twice", "levels.png", [scaled, normal, v2.Normalize([0.1], [2.0])], layout="nhwc")
+            times255 = v2.Normalize([255 * v for v in mean], [255 * v for v in std])
+            s.add(f"{name}, whole and normalised", "levels.png", [whole, times255])
+            s.add(f"{name} of whole and normalised", "levels.png", [v2.ToDtype(torch.float32), times255, scaled])
+            if len(mean) == 1:
+                s.add(f"grey {name}", "gray.png", [scaled, normal], codec="gray")
+                s.add(f"grey {name} of normalised", "gray.png", [first, normal, whole], codec="gray", layout="nhwc")
+        moved = [scaled, v2.Pad(2, fill=1.0), v2.Normalize([0.4], [0.3]), v2.RandomHorizontalFlip(1.0), v2.CenterCrop(15)]
+        s.add(f"{name}, moved", "levels.png", moved)
+        nearest = v2.Resize((9, 14), interpolation="nearest")
+        s.add(f"{name}, normalised before geometry", "tall.png", [scaled, nearest, v2.Normalize([0.4], [0.3])])
 
 
 def region(box, size, mode="bilinear"):
@@ -215,6 +255,7 @@ def cases() -> None:
     s.add("grey photo", "chelsea.jpg", [v2.CenterCrop(40)], codec="gray", pil=True)
     sizes(s)
     holders(s)
+    halves(s)
     s.write()
 
 

@@ -48,7 +48,9 @@ class ToImage(Transform):
 
 
 class ToDtype(Transform):
-    """Converts to ``float32`` or ``uint8``: a name, or the dtype of torch or NumPy. With ``scale``, 255 becomes 1."""
+    """Converts to ``float32``, ``float16``, ``bfloat16`` or ``uint8``: a name, or the dtype of torch, NumPy or JAX.
+    With ``scale``, 255 becomes 1. float16 and bfloat16 are those of torchvision v2, to the bit: what follows, such as
+    ``Normalize``, computes in them."""
 
     def __init__(self, dtype: Any, scale: bool = False) -> None:
         self.dtype = dtype
@@ -73,7 +75,7 @@ class ConvertImageDtype(Transform):
 
 
 class Normalize(Transform):
-    """Computes ``(x - mean) / std`` for each channel; needs floats."""
+    """Computes ``(x - mean) / std`` for each channel, in the dtype of the floats that it is given."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> None:
         self.mean = [float(v) for v in mean]

@@ -1,0 +1,163 @@
+"""Pictures as float16 and bfloat16: the engine gives torchvision v2's numbers, to the bit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import steps
+import torch
+import torchvision
+from needs import needs
+from test_steps import MEAN, STD, rows
+from torchvision.transforms import v2
+
+import stoker
+from stoker import transforms as T
+from stoker._split import split
+
+HALVES = [torch.float16, torch.bfloat16]
+CROP = T.RandomResizedCrop(24)
+
+
+def ends(dtype: torch.dtype) -> dict[str, list[Any]]:
+    """Ends of a transform that make such numbers of bytes."""
+    scaled, norm = v2.ToDtype(dtype, scale=True), v2.Normalize(MEAN, STD)
+    return {
+        "scaled": [scaled],
+        "whole": [v2.ToDtype(dtype)],
+        "normalised": [scaled, norm],
+        "of normalised": [v2.ToDtype(torch.float32, scale=True), norm, v2.ToDtype(dtype)],
+        "converted": [v2.ConvertImageDtype(dtype), norm, v2.Normalize([0.1], [-2.0])],
+    }
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("end", ends(torch.float16))
+def test_the_numbers_are_torchvisions(folder: Path, dtype: torch.dtype, end: str) -> None:
+    after = ends(dtype)[end]
+    more: dict[str, Any] = {"shuffle": True, "seed": 4, "num_workers": 1}
+    pictures = rows(stoker.ImageFolder(folder, CROP), **more)
+    found = rows(stoker.ImageFolder(folder, [CROP, *after]), **more)
+    assert split([CROP, *after], "here")[1] is None
+    for (picture, label), (numbers, same) in zip(pictures, found, strict=True):
+        want = v2.Compose(after)(picture.contiguous())
+        assert numbers.dtype == dtype
+        assert torch.equal(numbers.view(torch.int16), want.view(torch.int16))
+        assert label == same
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_layouts_and_outputs(folder: Path, dtype: torch.dtype) -> None:
+    name = str(dtype).removeprefix("torch.")
+    train = stoker.ImageFolder(folder, [T.Resize((20, 24)), T.ToDtype(name, scale=True), T.Normalize(MEAN, STD)])
+    needs("ml_dtypes")
+    jax = needs("jax")
+    batch = next(iter(stoker.DataLoader(train, 8)))[0]
+    assert batch.shape == (8, 3, 20, 24)
+    assert batch.is_contiguous()
+    last = next(iter(stoker.DataLoader(train, 8, layout="nhwc")))[0]
+    assert last.is_contiguous()
+    assert torch.equal(last.permute(0, 3, 1, 2), batch)
+    array = next(iter(stoker.DataLoader(train, 8, output="numpy")))[0]
+    assert array.dtype.name == name
+    assert np.array_equal(array.view(np.int16), batch.view(torch.int16).numpy())
+    on_jax = next(iter(stoker.DataLoader(train, 8, output="jax")))[0]
+    assert isinstance(on_jax, jax.Array)
+    assert np.array_equal(np.asarray(on_jax).view(np.int16), batch.view(torch.int16).numpy())
+
+
+def test_numpy_needs_ml_dtypes_for_bfloat16(folder: Path) -> None:
+    script = f"""
+import sys
+sys.modules["ml_dtypes"] = None
+import stoker
+from stoker import transforms as T
+train = stoker.ImageFolder({str(folder)!r}, [T.Resize((8, 8)), T.ToDtype("bfloat16")])
+try:
+    next(iter(stoker.DataLoader(train, 8, output="numpy")))
+except stoker.ConfigError as error:
+    print(error)
+train = stoker.ImageFolder({str(folder)!r}, [T.Resize((8, 8)), T.ToDtype("float16")])
+print(next(iter(stoker.DataLoader(train, 8, output="numpy")))[0].dtype)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "NumPy has no bfloat16" in done.stdout
+    assert "install ml_dtypes" in done.stdout
+    assert done.stdout.endswith("float16\n")
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_python_after_halves(folder: Path, dtype: torch.dtype) -> None:
+    """Functions of the user's get the tensors."""
+    chain = [T.Resize((20, 24)), v2.ToDtype(dtype, scale=True)]
+    want = [picture + 1 for picture, _ in rows(stoker.ImageFolder(folder, chain))]
+    for train in (
+        stoker.ImageFolder(folder, [*chain, steps.plus_one]),
+        stoker.ImageFolder(folder, chain).map(lambda sample: (steps.plus_one(sample[0]), sample[1])),
+    ):
+        for (got, _), one in zip(rows(train), want, strict=True):
+            assert got.dtype == dtype
+            assert torch.equal(got, one)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_what_the_engine_does_not_do_to_halves_is_torchvisions(folder: Path, dtype: torch.dtype) -> None:
+    scaled, erase = v2.ToDtype(dtype, scale=True), v2.RandomErasing(1.0, value=0.3)
+    single = v2.ToDtype(torch.float32, scale=True)
+    for chain, known in (
+        ([scaled, erase], 1),
+        ([single, erase, v2.ToDtype(dtype)], 2),
+        ([scaled, v2.ToDtype(torch.float32)], 1),
+        ([scaled, v2.ColorJitter(0.5)], 1),
+    ):
+        operations, tail = split(chain, "here")
+        assert len(operations) == known
+        assert tail is not None
+        found = rows(stoker.ImageFolder(folder, [v2.Resize((20, 24)), v2.ToImage(), *chain]))
+        last = chain[-1]
+        assert {sample[0].dtype for sample in found} == {last.dtype if isinstance(last, v2.ToDtype) else dtype}
+
+
+def test_ours_says_what_it_does_not_do(folder: Path) -> None:
+    with pytest.raises(stoker.ConfigError, match="RandomErasing erases bytes and float32, but the result is bfloat16"):
+        stoker.DataLoader(stoker.ImageFolder(folder, [T.ToDtype("bfloat16", scale=True), T.RandomErasing(1.0)]))
+    with pytest.raises(stoker.ConfigError, match="float16, which Normalize computes in"):
+        stoker.DataLoader(stoker.ImageFolder(folder, [T.ToDtype("float16"), T.Normalize([0.0], [1e-9])]))
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_torchvisions_dataset(folder: Path, dtype: torch.dtype) -> None:
+    """The engine reads it if it knows every step."""
+    front = [v2.Resize((20, 24)), v2.ToImage()]
+    for end, engine in (
+        (ends(dtype)["normalised"], True),
+        (ends(dtype)["of normalised"], True),
+        ([v2.ToDtype(dtype, scale=True), v2.RandomErasing(0.0)], False),
+        ([v2.ToDtype(dtype, scale=True), v2.ToDtype(torch.float32)], False),
+        ([v2.ToDtype(torch.float32, scale=True), v2.RandomErasing(0.0), v2.ToDtype(dtype)], False),
+    ):
+        theirs = torchvision.datasets.ImageFolder(folder, v2.Compose([*front, *end]))
+        loader = stoker.DataLoader(theirs, 4)
+        assert (loader._native is not None) == engine
+        with loader:
+            got = next(iter(loader))[0]
+        assert got.dtype == theirs[0][0].dtype
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_mixing(folder: Path, dtype: torch.dtype) -> None:
+    """CutMix copies boxes; MixUp computes, and takes float32."""
+    train = stoker.ImageFolder(folder, [T.Resize((20, 24)), v2.ToDtype(dtype, scale=True)])
+    whole = next(iter(stoker.DataLoader(train, 8)))[0]
+    cut = next(iter(stoker.DataLoader(train, 8, batch_transform=T.CutMix(num_classes=3))))[0]
+    pictures = [whole, whole.roll(1, 0), whole.roll(-1, 0)]
+    assert cut.dtype == dtype
+    assert not torch.equal(cut, whole)
+    assert bool(torch.stack([cut == one for one in pictures]).any(0).all())
+    with pytest.raises(stoker.ConfigError, match="MixUp mixes float32"):
+        stoker.DataLoader(train, 8, batch_transform=T.MixUp(num_classes=3))
