@@ -343,6 +343,28 @@ class Remote:
         for _ in range(self.args.repeats):
             self.try_run(row, *more, on=on)
 
+    def engines(self) -> None:
+        """This engine and an older one, in turns."""
+        engines = {"this": rig.ROOT / "build" / "stoker", "before": self.args.before.resolve()}
+        rows = {name: Row("tar", "stoker", 2) for name in engines}
+        for number in range(-1, self.args.repeats):
+            for name, engine in engines.items():
+                os.environ["STOKER_ENGINE"] = str(engine)
+                run = self.run(rows[name], passes=PASSES if number >= 0 else 1)  # the first one makes the index
+                rows[name].runs += [run] if number >= 0 else []
+        del os.environ["STOKER_ENGINE"]
+        self.answers["engines"] = {name: row.__dict__ for name, row in rows.items()}
+        pairs = list(zip(*(row.runs for row in rows.values()), strict=True))
+
+        def over(value: Callable[[dict[str, Any]], float]) -> float:
+            return rig.middle(value(this) / value(before) for this, before in pairs)
+
+        self.gate("tar: rate of this engine over the one before", over(lambda run: run["later_rate"]), 0.99, "high", "x")
+        self.figures["tar: CPU per GB of this engine over the one before"] = over(lambda run: run["later_cpu"])
+        self.figures["tar: requests per GB of this engine over the one before"] = over(
+            lambda run: run["counts"]["requests"] / run["counts"]["bytes"]
+        )
+
     def images(self) -> None:
         rows = self.throughput("images")
         found = [1 / common(rows[0], row, "cpu_image") for row in rows[1:]]
@@ -519,6 +541,7 @@ QUESTIONS: dict[str, Callable[[Remote], None]] = {
     "limit": Remote.limited,
     "index": Remote.index,
     "slow": Remote.slow,
+    "engines": Remote.engines,
 }
 
 
@@ -536,6 +559,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--retries", type=int, default=1, help="of a run in which others used the processors")
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, help="these questions anew")
+    parser.add_argument("--before", type=Path, help="an older engine, beside which this one is measured")
     parser.add_argument("--peers", nargs="+", default=[], help="only these")
     parser.add_argument("--short", action="store_true", help="once, with two workers")
     args = parser.parse_args()
@@ -546,7 +570,7 @@ def main() -> int:
     link.build()
     with scratch() as folder, contextlib.ExitStack() as stack:
         remote = Remote(args, folder, stack)
-        asked = args.only or list(QUESTIONS)
+        asked = args.only or [one for one in QUESTIONS if one != "engines" or args.before]
         for question in asked:
             remote.ask(question, QUESTIONS[question])
     head = ["data", "loader", "of", "MB/s", "of link", "CPU-s/GB", "first s", "x wall", "x CPU"]
