@@ -359,7 +359,9 @@ class Remote:
         def over(value: Callable[[dict[str, Any]], float]) -> float:
             return rig.middle(value(this) / value(before) for this, before in pairs)
 
-        self.gate("tar: rate of this engine over the one before", over(lambda run: run["later_rate"]), 0.99, "high", "x")
+        self.gate(
+            "tar: rate of this engine over the one before", over(lambda run: run["later_rate"]), 0.99, "high", "x"
+        )
         self.figures["tar: CPU per GB of this engine over the one before"] = over(lambda run: run["later_cpu"])
         self.figures["tar: requests per GB of this engine over the one before"] = over(
             lambda run: run["counts"]["requests"] / run["counts"]["bytes"]
