@@ -69,6 +69,20 @@ def test_throughput(run: Callable[..., str]) -> None:
     assert "same: every batch" in said
 
 
+def test_prefetch_loader(run: Callable[..., str]) -> None:
+    said = run("prefetch_loader", "--samples", 100, "--batch-size", 8)
+    told(said, 1, 2)
+    assert "as usually written: 108 samples of 100; the first batch came 2 times" in said
+    assert said.count("every sample once") == 3
+
+
+def test_cuda_prefetcher(run: Callable[..., str]) -> None:
+    said = run("cuda_prefetcher", "--samples", 100, "--batch-size", 8)
+    told(said, 1, 1)
+    assert "the loader has 12 batches; as usually written the loop gets 11" in said
+    assert "same: with stoker.CUDAPrefetcher it gets all of them" in said
+
+
 def test_the_guide_names_every_recipe() -> None:
     guide = (RECIPES.parents[1] / "docs" / "guides" / "recipes.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"\(../../examples/recipes/(\w+)\.py\)", guide)) == NAMES

@@ -89,6 +89,8 @@ func (h *host) takeHedge(n int, now time.Time) bool {
 	switch {
 	case h.credit < 1, h.hedging.bytes > 0 && h.hedging.bytes+n > hedgeBytes:
 		return false
+	case now.Before(h.resting):
+		return false
 	case 4*h.waiting > h.active: // where requests fail, more of them help nobody
 		return false
 	case h.spacing.rate > 0 && len(h.queue) > 0: // the rate that the host allows is used up

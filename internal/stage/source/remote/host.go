@@ -41,7 +41,7 @@ type host struct {
 	rates map[int64]*rate       // and of those who allow so many bytes a second
 
 	born    time.Time
-	busy    time.Time    // when it last got a request while it had none
+	busy    time.Time    // when it last got a request while it had none, or answered
 	resting time.Time    // until when it wants to be left alone
 	heard   atomic.Int64 // nanoseconds since born when bytes, or an answer, last came
 	reached atomic.Bool  // it has answered once
@@ -80,7 +80,39 @@ func (n *Net) host(name string) *host {
 
 // enter waits until another request may be made, in the order of arrival. What comes of it
 // is told to left.
-func (h *host) enter(ctx context.Context) error {
+//
+// left is the time that the request has: of a rest of the host, it waits for no more than
+// half of that.
+func (h *host) enter(ctx context.Context, left time.Duration) error {
+	for end := time.Now().Add(left / 2); ; {
+		if err := h.turn(ctx); err != nil {
+			return err
+		}
+		if now := time.Now(); !now.Before(h.resting) || !now.Before(end) {
+			break
+		}
+		h.active-- // it has begun to rest meanwhile
+		h.admit()
+		h.mu.Unlock()
+		if err := h.rest(ctx, 2*time.Until(end)); err != nil {
+			return err
+		}
+	}
+	if h.credit = min(h.credit+hedgeShare, hedgeMost); len(h.overdue) > 0 {
+		h.admitHedges(time.Now())
+	}
+	h.share = min(h.share+retryShare, retryMost)
+	if len(h.again) > 0 {
+		h.admitAgain(time.Now())
+	}
+	h.mu.Unlock()
+	h.requests.Add(1)
+	return nil
+}
+
+// turn waits for a turn, which is the caller's then, and so is h.mu. If ctx ends before,
+// neither is.
+func (h *host) turn(ctx context.Context) error {
 	h.mu.Lock()
 	if len(h.queue) > 0 || !h.take(time.Now()) {
 		turn := make(chan struct{})
@@ -101,15 +133,6 @@ func (h *host) enter(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	if h.credit = min(h.credit+hedgeShare, hedgeMost); len(h.overdue) > 0 {
-		h.admitHedges(time.Now())
-	}
-	h.share = min(h.share+retryShare, retryMost)
-	if len(h.again) > 0 {
-		h.admitAgain(time.Now())
-	}
-	h.mu.Unlock()
-	h.requests.Add(1)
 	return nil
 }
 
@@ -160,14 +183,17 @@ func (h *host) left(m *meter, n, length int, err error) {
 	now := time.Now()
 	var f *Fault
 	refused := errors.As(err, &f) && f.Kind == Throttled
-	if err == nil || n > 0 || f != nil && (f.Status > 0 || f.Kind != Unreachable) || errs.CodeOf(err) == errs.NotFound || errs.CodeOf(err) == errs.Changed {
+	answered := err == nil || n > 0 || f != nil && (f.Status > 0 || f.Kind != Unreachable) || errs.CodeOf(err) == errs.NotFound || errs.CodeOf(err) == errs.Changed
+	if answered {
 		h.reached.Store(true)
 	}
 	if err == nil || n > 0 {
 		h.hears(now)
 	}
 	h.mu.Lock()
-	h.active--
+	if h.active--; answered || errs.CodeOf(err) == errs.Denied {
+		h.busy = now
+	}
 	switch {
 	case refused:
 		h.refuse(m.begun, now)
@@ -204,13 +230,21 @@ func (h *host) silent(now time.Time) (requests int, length time.Duration) {
 // rest waits while the host wants to be left alone, but for no more than half of the time
 // that is left: a request is made before its deadline ends.
 func (h *host) rest(ctx context.Context, left time.Duration) error {
-	h.mu.Lock()
-	wait := time.Until(h.resting)
-	h.mu.Unlock()
-	return source.Sleep(ctx, min(wait, left/2))
+	for end := time.Now().Add(left / 2); ; {
+		h.mu.Lock()
+		until := h.resting // it may ask for more meanwhile
+		h.mu.Unlock()
+		if until.After(end) {
+			until = end
+		}
+		wait := time.Until(until)
+		if err := source.Sleep(ctx, wait); err != nil || wait <= 0 {
+			return err
+		}
+	}
 }
 
-// waits counts a request that waits that long, or longer, to be made again, and why.
+// waits counts a request that is made again after this wait or later, and notes why.
 func (h *host) waits(t *trial, f *Fault, wait time.Duration) {
 	h.faults.Add(1)
 	if f.Kind == Throttled {

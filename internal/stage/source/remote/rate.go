@@ -12,8 +12,12 @@ type rate struct {
 	free      time.Time // when what was promised has been sent
 }
 
-// take promises n bytes, and returns how long they have to wait for those before them.
+// take promises n bytes, and returns how long they have to wait for those before them. A nil
+// rate has no limit.
 func (r *rate) take(n int) time.Duration {
+	if r == nil || n == 0 {
+		return 0
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -27,6 +31,9 @@ func (r *rate) take(n int) time.Duration {
 
 // giveBack says that n bytes that were promised are not sent.
 func (r *rate) giveBack(n int) {
+	if r == nil {
+		return
+	}
 	r.mu.Lock()
 	r.free = r.free.Add(-r.length(n))
 	r.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/source/remote"
 )
@@ -107,7 +108,7 @@ func TestASilentHostIsNamed(t *testing.T) {
 			line string
 		}{
 			{3 * time.Second, ""},
-			{4 * time.Second, "store is silent: 2 requests have waited for its answer for 7 s"},
+			{4 * time.Second, "store is silent: nothing has come for 7 s, and 2 requests wait"},
 		} {
 			time.Sleep(want.wait)
 			if line := net.Waiting(); line != want.line {
@@ -161,5 +162,64 @@ func TestACancelledReadGivesItsBandwidthBack(t *testing.T) {
 		if took := time.Since(begin); took > 5*time.Second {
 			t.Errorf("a read of a second's bytes took %s after 100 others were cancelled", took)
 		}
+	})
+}
+
+// Requests that wait for their turn when a host asks for rest are not made in it, and neither
+// are second requests of late reads.
+func TestAQueueIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var early atomic.Int64
+		store := &judged{link: free()}
+		store.latency = 2 * time.Second
+		store.judge = func(off int64, attempt int) error {
+			since := time.Since(begin)
+			if off == 0 && attempt == 1 {
+				return remote.Answered(http.Header{"Retry-After": {"30"}}, 503, "SlowDown")
+			}
+			if since > time.Second && since < 30*time.Second {
+				early.Add(1)
+			}
+			return nil
+		}
+		src := remote.New(store, remote.NewNet(remote.Options{}), source.Access{})
+		for i, err := range together(t, src, 300, 2) { // many more than may be made at once
+			if err != nil {
+				t.Errorf("read %d: %v", i, err)
+			}
+		}
+		if n := early.Load(); n > 0 {
+			t.Errorf("%d requests in the half minute of rest", n)
+		}
+	})
+}
+
+// A server that answers at once that there is no such thing, or that it may not be read, is
+// not silent, however many requests overlap.
+func TestRefusalsAreNotSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &judged{link: free(), judge: func(int64, int) error {
+			time.Sleep(100 * time.Millisecond)
+			return errs.New(errs.Denied, "no")
+		}}
+		net := remote.NewNet(remote.Options{})
+		src := remote.New(l, net, source.Access{})
+		var wg sync.WaitGroup
+		for i := range int64(2) {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 50 * time.Millisecond)
+				for range 200 {
+					_ = src.ReadAt(t.Context(), large, make([]byte, 2), i)
+				}
+			})
+		}
+		for range 19 {
+			time.Sleep(time.Second)
+			if line := net.Waiting(); line != "" {
+				t.Error(line)
+			}
+		}
+		wg.Wait()
 	})
 }

@@ -165,23 +165,23 @@ func (s *Source) origin(name string) string {
 
 // once makes one attempt, within the limits. What is measured of it begins when it may.
 func (s *Source) once(ctx context.Context, h *way, t *trial, r *request, attempt func(context.Context, *way, *request) (int, error)) error {
-	if h.rate != nil && r.bytes > 0 {
-		wait := h.rate.take(r.bytes)
-		if err := source.Sleep(ctx, wait); err != nil {
-			h.rate.giveBack(r.bytes)
-			return err
-		}
-		t.since = t.since.Add(wait)
-	}
 	if err := h.rest(ctx, t.left()); err != nil {
 		return err
 	}
+	wait := h.rate.take(r.bytes)
+	if err := source.Sleep(ctx, wait); err != nil {
+		h.rate.giveBack(r.bytes)
+		return err
+	}
+	t.since = t.since.Add(wait)
 	asked := time.Now()
 	if err := h.hold(ctx); err != nil {
+		h.rate.giveBack(r.bytes)
 		return err
 	}
 	defer h.release()
-	if err := h.enter(ctx); err != nil {
+	if err := h.enter(ctx, t.left()); err != nil {
+		h.rate.giveBack(r.bytes)
 		return err
 	}
 	m := &meter{host: h.host, begun: time.Now(), patience: s.net.opt.Patience}

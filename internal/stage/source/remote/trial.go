@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 const (
@@ -122,7 +123,11 @@ func (t *trial) gaveUp(name string, off int64, f *Fault, origin string) error {
 	case t.unreached && origin != "":
 		what, hint = "the store did not answer", "check its address, which comes from "+origin+"; fetch.deadline (stoker bench: --deadline) sets how long it is tried"
 	case t.unreached:
-		what, hint = "the server did not answer", "check its name, the network and any proxies; if another vendor runs the store, set endpoint_url; fetch.deadline (stoker bench: --deadline) sets how long it is tried"
+		vendor := ""
+		if source.Keyed(name) { // a URL names its host
+			vendor = "if another vendor runs the store, set endpoint_url; "
+		}
+		what, hint = "the server did not answer", "check its name, the network and any proxies; "+vendor+"fetch.deadline (stoker bench: --deadline) sets how long it is tried"
 	case f.Kind == Throttled:
 		code, what, hint = errs.Throttled, "the store accepted no request", "ask for a higher limit, spread the data over more prefixes, or set fetch.connections (stoker bench: --connections)"
 	}

@@ -11,13 +11,13 @@ import (
 
 const (
 	quiet  = 2 * time.Second  // nothing is said of a wait that is shorter
-	hushed = 5 * time.Second  // nor of a silence
+	hushed = 5 * time.Second  // nothing is said of a silence that is shorter
 	every  = 10 * time.Second // between two lines about one wait
 )
 
 // Waiting says which host requests have waited for longest, since when and why; "": none
-// for so long that it is worth a line. Requests that failed, and wait to be made again, come
-// before those that are silent. It can be shown as it is, whatever a server said.
+// for so long that it is worth a line. Hosts whose requests failed, and wait to be made again,
+// come before hosts that are silent. It can be shown as it is, whatever a server said.
 func (n *Net) Waiting() string {
 	if line := n.failing(); line != "" {
 		return line
@@ -35,7 +35,11 @@ func (n *Net) failing() string {
 	if worst.Requests == 0 || time.Since(worst.Since) < quiet {
 		return ""
 	}
-	return fmt.Sprintf("%s does not answer: %s waited for %s (%s)", worst.Host, requestsHave(worst.Requests), errs.InSeconds(time.Since(worst.Since).Round(time.Second)), errs.Shown(errs.Plain(strings.Join(strings.Fields(worst.Last), " "))))
+	have := "requests have"
+	if worst.Requests == 1 {
+		have = "request has"
+	}
+	return fmt.Sprintf("%s does not answer: %d %s waited for %s (%s)", worst.Host, worst.Requests, have, errs.InSeconds(time.Since(worst.Since).Round(time.Second)), errs.Shown(errs.Plain(strings.Join(strings.Fields(worst.Last), " "))))
 }
 
 func (n *Net) silent() string {
@@ -50,14 +54,11 @@ func (n *Net) silent() string {
 	if name == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s is silent: %s waited for its answer for %s", name, requestsHave(requests), errs.InSeconds(longest.Round(time.Second)))
-}
-
-func requestsHave(n int) string {
-	if n == 1 {
-		return "1 request has"
+	wait := "1 request waits"
+	if requests > 1 {
+		wait = fmt.Sprintf("%d requests wait", requests)
 	}
-	return fmt.Sprintf("%d requests have", n)
+	return fmt.Sprintf("%s is silent: nothing has come for %s, and %s", name, errs.InSeconds(longest.Round(time.Second)), wait)
 }
 
 // Watch says until ctx ends what requests wait for, while they do.

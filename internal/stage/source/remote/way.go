@@ -89,8 +89,6 @@ func (w *way) holdNow(n int) bool {
 			return false
 		}
 	}
-	if w.rate != nil {
-		w.rate.take(n) // those who come after it wait
-	}
+	w.rate.take(n) // those who come after it wait
 	return true
 }
