@@ -15,7 +15,7 @@ from typing import Any
 
 CLIENT = tuple(
     f"python/src/stoker/{name}.py"
-    for name in ("_cuda", "_device", "_moved", "_prefetch", "_staging", "_static", "_target")
+    for name in ("_cuda", "_device", "_jax", "_moved", "_prefetch", "_staging", "_static", "_target")
 )
 TESTS, BENCH = "python/tests/gpu/test_gpu.py", "bench/gpu.py"
 NEVER = "not run on a GPU yet"
@@ -40,7 +40,7 @@ def lines(root: Path, ran: Mapping[str, Any], measured: Mapping[str, Any], wante
         machine = document["machine"]
         covered = machine["sources"]
         old = [f"`{Path(name).name}`" for name in (*CLIENT, what) if covered.get(name) != now[name]]
-        since = f"changed since: {', '.join(old)}" if old else "as it ran"
+        since = f"changed since: {', '.join(old)}" if old else "unchanged"
         return [f"{machine['device']}, {machine['date'][:10]}, {machine['commit'][:8]}", since]
 
     outcomes: dict[str, list[str]] = {}

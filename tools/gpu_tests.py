@@ -29,11 +29,7 @@ def commit() -> str:
     if told.exists():
         return told.read_text(encoding="utf-8").strip()
     done = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=40"],
-        cwd=TOP,
-        capture_output=True,
-        text=True,
-        check=False,
+        ["git", "describe", "--always", "--dirty", "--abbrev=40"], cwd=TOP, capture_output=True, text=True, check=False
     )
     return done.stdout.strip() or "unknown"
 
@@ -49,9 +45,7 @@ def processor() -> str:
 def machine() -> dict[str, Any]:
     """What the tests run on."""
     found: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
-            timespec="seconds"
-        ),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
         "cpu": processor(),
         "python": platform.python_version(),
@@ -61,9 +55,7 @@ def machine() -> dict[str, Any]:
     try:
         query = "name,driver_version,pcie.link.gen.max,pcie.link.width.max"
         command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=20, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
         found["nvidia_smi"] = done.stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
         found["nvidia_smi"] = str(error)
@@ -86,19 +78,14 @@ class Notes:
         self.found: dict[str, Any] = {
             **{"question": "the tests of a GPU", "machine": machine(), "status": None},
             **{"gates": [], "figures": {}, "doubts": []},
-            "disturbed": {
-                "most": None,
-                "note": "not measured: tests do not depend on the time",
-            },
+            "disturbed": {"most": None, "note": "not measured: tests do not depend on the time"},
             "tests": {},
         }
         self.write()
 
     def write(self) -> None:
         outcomes = [one["outcome"] for one in self.found["tests"].values()]
-        self.found["figures"] = {
-            one: outcomes.count(one) for one in ("passed", "failed", "skipped")
-        }
+        self.found["figures"] = {one: outcomes.count(one) for one in ("passed", "failed", "skipped")}
         self.out.write_text(json.dumps(self.found, indent=1) + "\n")
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -106,9 +93,7 @@ class Notes:
             return
         text = "" if report.passed else str(report.longrepr)[-4000:]
         was = self.found["tests"].get(report.nodeid, {})
-        outcome = (
-            was.get("outcome", report.outcome) if report.passed else report.outcome
-        )
+        outcome = was.get("outcome", report.outcome) if report.passed else report.outcome
         self.found["tests"][report.nodeid] = {
             "outcome": outcome,
             "seconds": round(report.duration, 3),
@@ -126,15 +111,7 @@ def main(args: list[str]) -> int:
     os.environ["STOKER_GPU"] = "1"
     notes = Notes(out)
     tests = TOP / "python" / "tests" / "gpu"
-    given = [
-        "-c",
-        str(TOP / "python" / "pyproject.toml"),
-        "-p",
-        "no:cacheprovider",
-        "-v",
-        str(tests),
-        *args[1:],
-    ]
+    given = ["-c", str(TOP / "python" / "pyproject.toml"), "-p", "no:cacheprovider", "-v", str(tests), *args[1:]]
     notes.found["status"] = status = int(pytest.main(given, plugins=[notes]))
     notes.write()
     return status

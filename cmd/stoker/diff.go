@@ -21,7 +21,8 @@ func (diffCmd) Help() string {
   stoker order train.yaml > a.txt; stoker diff a.txt b.txt   the same ids in the same order?
 
 States and receipts are what loader.state_dict() and loader.receipt() return, as JSON. Ids are the output of
-stoker order, a JSON list, or numbers. Files may be in stores (s3://, https:// and so on). The exit status is 4 if anything differs.`
+stoker order, a JSON list, or numbers. Files may be in stores (s3://, https:// and so on). The exit status is 4 if
+anything differs.`
 }
 
 func (d diffCmd) Run(con *console) error {

@@ -571,7 +571,7 @@ func TestStallsNameTheBandwidth(t *testing.T) {
 		counts    map[string]stats.Source
 		want      string
 	}{
-		{"100KiB", map[string]stats.Source{"h": {}}, "fetch.bandwidth allows 100.0 KiB per second: raise it, or leave it out; or raise timeout="},
+		{"100KiB", map[string]stats.Source{"h": {}}, "fetch.bandwidth allows 100.0 KiB per second: raise it or leave it out, check that the store answers, or raise timeout="},
 		{"100KiB", nil, "check that its storage answers (a hung mount shows here as stage read), or raise timeout="},
 		{"none", map[string]stats.Source{"h": {}}, "check that its storage answers (a hung mount shows here as stage read), or raise timeout="},
 	} {

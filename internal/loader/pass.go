@@ -358,15 +358,14 @@ func (l *Loader) waitsForServer() bool {
 	return stage == wire.StageIdle || stage == wire.StageRead
 }
 
-// limited says that the bandwidth that fetch allows is the likely reason of a stall, with
-// what to try; "": it is not. A server that does not answer is not the reason either: see
-// waitsForServer.
+// limited is the hint if fetch limits the bandwidth of what a stalled read waits for; "" if
+// not.
 func (l *Loader) limited(stage uint32) string {
 	rate := int64(l.spec.Fetch.Bandwidth)
 	if rate == 0 || stage != wire.StageIdle && stage != wire.StageRead || l.network == nil || len(l.network.Counts()) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("fetch.bandwidth allows %s per second: raise it, or leave it out; or raise timeout=", mem.Size(rate))
+	return fmt.Sprintf("fetch.bandwidth allows %s per second: raise it or leave it out, check that the store answers, or raise timeout=", mem.Size(rate))
 }
 
 // stalled returns an error that names what has been in work for longest.

@@ -148,7 +148,7 @@ func likeToken(name string) bool {
 func checkStorage(p *Problems, s source.Storage, oneOf choice) {
 	oneOf("dataset.storage.fresh", s.Fresh, "", FreshAlways, FreshNever)
 	if s.TokenEnv != "" && (!variableName.MatchString(s.TokenEnv) || likeToken(s.TokenEnv)) {
-		p.Addf("dataset.storage.token_env is not the name of an environment variable (capital letters, digits, _): give the name, not the token; for example, export MY_TOKEN with the token, and write MY_TOKEN here")
+		p.Addf("dataset.storage.token_env is not the name of an environment variable (capital letters, digits, _); give the name, not the token: set a variable, such as MY_TOKEN, to the token, and write MY_TOKEN here")
 	}
 	if s.Anonymous && s.TokenEnv != "" {
 		p.Addf("dataset.storage.anonymous and dataset.storage.token_env exclude each other: keep one")

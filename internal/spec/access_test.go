@@ -131,7 +131,7 @@ func TestSecretsOfTheStoreInUse(t *testing.T) {
 		{`"az://c/x"`, "key", "set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or a variable"},
 		{`"abfss://c@a.dfs.core.windows.net/x"`, "account_key", "set AZURE_STORAGE_KEY where"},
 		{`"hf://datasets/a/b"`, "token", "set HF_TOKEN, or a variable of your own, named by token_env where"},
-		{`"@https://h/list"`, "password", "write it into .netrc (the file NETRC names), or into a variable of your own, named by token_env, where"},
+		{`"@https://h/list"`, "password", "write it into .netrc (or the file that NETRC names), or into a variable of your own, named by token_env, where"},
 		{`["s3://b/x", "gs://b/x"]`, "token", "set HF_TOKEN, AWS_SESSION_TOKEN,"},
 	} {
 		for _, label := range []string{"", `, "label": 7`} {

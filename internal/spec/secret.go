@@ -28,19 +28,19 @@ var variables = []struct{ part, set string }{
 	{"token", tokens},
 	{"bearer", tokens},
 	{"authorization", tokens},
-	{"password", ".netrc (the file NETRC names)"},
-	{"passwd", ".netrc (the file NETRC names)"},
-	{"passphrase", ".netrc (the file NETRC names)"},
-	{"username", ".netrc (the file NETRC names)"},
-	{"login", ".netrc (the file NETRC names)"},
+	{"password", ".netrc (or the file that NETRC names)"},
+	{"passwd", ".netrc (or the file that NETRC names)"},
+	{"passphrase", ".netrc (or the file that NETRC names)"},
+	{"username", ".netrc (or the file that NETRC names)"},
+	{"login", ".netrc (or the file that NETRC names)"},
 	{"signature", "AZURE_STORAGE_SAS_TOKEN"},
 	{"key", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AZURE_STORAGE_KEY"},
 }
 
 const tokens = "HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own, named by token_env"
 
-// A vendor is what stores of some schemes take credentials from: variables that begin with
-// prefix, and for secrets of which no such variable is known, set.
+// A vendor says where the stores of some schemes find credentials: in variables that begin
+// with prefix. set is named for a secret that has no such variable.
 type vendor struct{ prefix, set string }
 
 var (
@@ -48,7 +48,7 @@ var (
 	google = vendor{"GOOGLE_", "GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own that holds a token, named by token_env"}
 	azure  = vendor{"AZURE_", "AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or a variable of your own that holds a token, named by token_env"}
 	hub    = vendor{"HF_", "HF_TOKEN, or a variable of your own, named by token_env"}
-	web    = vendor{".netrc", ".netrc (the file NETRC names), or into a variable of your own, named by token_env,"}
+	web    = vendor{".netrc", ".netrc (or the file that NETRC names), or into a variable of your own, named by token_env,"}
 
 	vendors = map[string]vendor{
 		"s3": aws, "gs": google, "gcs": google, "az": azure, "azure": azure, "abfs": azure, "abfss": azure,
@@ -57,7 +57,7 @@ var (
 )
 
 // Secret reports whether a key of some settings, in any spelling, is that of a key, a
-// token or a password, and what to do in its place: set an environment variable. If all
+// token or a password, and what to do instead: set an environment variable. If all
 // names in stores are of one vendor, only its variables are named.
 func Secret(key string, names ...string) (do string, is bool) {
 	set, is := variable(key)
@@ -93,7 +93,7 @@ func variable(key string) (set string, is bool) {
 	case "sas", "sig":
 		return "AZURE_STORAGE_SAS_TOKEN", true
 	case "auth", "pass", "pwd", "user":
-		return ".netrc (the file NETRC names)", true
+		return ".netrc (or the file that NETRC names)", true
 	case "cred", "creds":
 		return "GOOGLE_APPLICATION_CREDENTIALS", true
 	}

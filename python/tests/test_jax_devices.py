@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from conftest import engine, kill, wait_until
 from pretend_jax import Array, Device, device, install
 
 import stoker
-from stoker import _device
+from stoker import _device, _jax
 from stoker import transforms as T
 
 __all__ = ["device"]
@@ -392,6 +393,15 @@ def test_wrappers_and_static_buffers(device: Device, folder: Path) -> None:
         stoker.PrefetchLoader(stoker.DataLoader(photos, 8, output="jax", device="cpu"), "cpu")
     with pytest.raises(stoker.ConfigError, match="static_buffers is for torch's tensors"):
         stoker.DataLoader(photos, 8, output="jax", device="cpu", static_buffers=True, drop_last=True)
+
+
+def test_jax_that_cannot_start_has_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(backend: str | None = None) -> Any:
+        raise RuntimeError(f"Unable to initialize backend {backend}")
+
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(local_devices=fails))
+    with pytest.raises(stoker.ConfigError, match="does not have in this process\n.*these are here: none"):
+        _jax.chosen("cuda")
 
 
 # JAX itself.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from collections.abc import Callable
@@ -113,7 +114,7 @@ def test_secrets_are_refused(key: str, instead: str, shards: str) -> None:
         ("gs://b/x", "token", "set GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own"),
         (["az://c/x", "az://c/y"], "key", "set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or a variable of your own"),
         ("hf://datasets/a/b", "token", "set HF_TOKEN, or a variable of your own, named by token_env where"),
-        ("https://h/x", "password", "write it into .netrc (the file NETRC names), or into a variable of your own"),
+        ("https://h/x", "password", "write it into .netrc (or the file that NETRC names), or into a variable of your"),
         (["s3://b/x", "gs://b/x"], "token", "set HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS"),
     ],
 )
@@ -152,6 +153,11 @@ def test_wrong_storage_options_are_told(options: Any, want: str, shards: str) ->
         len(stoker.WebDataset(shards, storage_options=options))
     assert want in str(caught.value)
     assert HUSH not in str(caught.value)
+
+
+def test_shards_without_an_end_are_not_iterated() -> None:
+    with pytest.raises(stoker.ConfigError, match="urls is"):
+        stoker.WebDataset(itertools.repeat("s3://b/x.tar"), storage_options={"region": "r"})
 
 
 def test_every_dataset_takes_them(folder: Path, shards: str, unzip: Callable[[str, str], str]) -> None:

@@ -167,7 +167,7 @@ func (w Where) String() string {
 	return b.String()
 }
 
-// beside is w without the file, if a text that comes first quotes it.
+// beside is w without its file, if text, which comes before it, quotes the file already.
 func (w Where) beside(text string) Where {
 	if w.File != "" && strings.Contains(Shown(text), strconv.Quote(Shown(w.File))) {
 		w.File = ""

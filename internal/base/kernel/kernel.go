@@ -6,7 +6,8 @@
 //
 // The stages of a job: encoded JPEG or raw pixels -> steps (crop, resize, pad, flips,
 // grey, colours) -> output layout (uint8, normalised float32, or a table's numbers of 16
-// bits; HWC or CHW), written to its final memory. A leading crop of a JPEG decodes only that region.
+// bits; HWC or CHW), written to its final memory. A leading crop of a JPEG decodes only
+// that region.
 //
 // Where to look: chain.go says which steps commute and fuse, plan_cgo.go arranges them
 // in passes, and job.c runs those row by row. colour.c has the colours of a pass;

@@ -114,6 +114,7 @@ func TestRefused(t *testing.T) {
 		{"rgb", `["ToDtype"]`, `dtype is missing`},
 		{"rgb", `[{"op":"Normalize","mean":[0.5],"std":[1]}]`, `Normalize needs floats|put ToTensor()`},
 		{"rgb", `["ToTensor",{"op":"Normalize","mean":0.5,"std":0}]`, `std must not be zero`},
+		{"rgb", `["ToTensor",{"op":"Normalize","mean":0.5,"std":1e-46}]`, `std must not be zero in float32`},
 		{"rgb", `["ToTensor",{"op":"Normalize","mean":[1,2],"std":1}]`, `mean must be a number, or one for each channel`},
 		{"gray", `["ToTensor",{"op":"Normalize","mean":[1,2,3],"std":1}]`, `for 3 channels, but the picture has 1`},
 		{"rgb", `["ToTensor",{"op":"Resize","size":5}]`, `Resize after ToTensor would give other numbers than torchvision|move Resize before ToTensor`},

@@ -13,15 +13,15 @@ import (
 // made of it, so they equal torchvision's to the bit. float32 is not (tone.a and tone.b
 // are nearer to the true numbers, by one rounding), but has one for what may follow.
 //
-// It is made once for each operation, when a program is compiled. Only if what comes before
-// depends on a random choice, it may have to be made for a sample.
+// It is made once for each operation, when a program is compiled. It is made for a sample
+// only if what comes before depends on a random choice.
 type exact struct {
 	number [3][256]float32
 	bits   kernel.Halves // of halves
 }
 
 // set makes e the numbers after an operation on floats of a type. Before it they are was,
-// which may be e, or bytes (nil), of which every type has each.
+// which may be e; nil: bytes, all of which are numbers of every type.
 func (e *exact) set(was *exact, of mem.DType, do func(c int, v float32) float32) {
 	for c := range e.number {
 		for x := range e.number[c] {

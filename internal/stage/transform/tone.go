@@ -264,7 +264,7 @@ func buildNormalize(a *arguments, _ uint64) operation {
 		o.std[i] = float64(float32(std[min(i, len(std)-1)]))
 	}
 	if slices.Contains(o.std[:], 0) {
-		a.wrong("", "std must not be zero")
+		a.wrong("", "std must not be zero in float32")
 	}
 	for i := range o.mean {
 		if math.IsInf(o.mean[i], 0) || math.IsInf(o.std[i], 0) {

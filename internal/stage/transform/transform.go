@@ -4,9 +4,9 @@
 //
 // Names, arguments, defaults and random distributions are those of torchvision v2,
 // and so are the results: uint8 within 1 of its antialiased result on the same
-// region, float32 within 1e-6 of what those bytes give, float16 and bfloat16 equal to it. "nearest" and "nearest-exact"
-// are its own for tensors. Operations that would give other numbers are rejected by Compile,
-// with what to write instead.
+// region, float32 within 1e-6 of what those bytes give, float16 and bfloat16 equal to
+// it. "nearest" and "nearest-exact" are its own for tensors. Operations that would give
+// other numbers are rejected by Compile, with what to write instead.
 //
 //	program, err := transform.Compile("rgb", ops, "")  // once per field
 //	lane := transform.NewLane()                         // once per goroutine

@@ -125,7 +125,7 @@ func TestNothingCanBeRead(t *testing.T) {
 		put(t, fmt.Sprintf("%s/c/%d.jpg", root, i), []byte("no picture"))
 	}
 	_, err := pack.Run(context.Background(), config(root, filepath.Join(t.TempDir(), "p"), pack.Options{OnBad: "skip", Options: prepare.Options{Resize: 64}}))
-	if e := errs.From(err); err == nil || e.Code != errs.Damaged {
+	if e := errs.From(err); err == nil || e.Code != errs.Damaged || !strings.Contains(e.What, "can be read, of 3; the first: ") {
 		t.Errorf("%v", err)
 	}
 }

@@ -178,7 +178,7 @@ func (w *workshop) write(ctx context.Context, s, side int, count int64) (made Sh
 	}
 	made.Samples = int64(len(keys))
 	if made.Samples == 0 {
-		return made, nil, errs.New(errs.Damaged, "%s of %s, and none can be read; the first: %s", errs.Many(len(made.Bad), "sample"), w.dst.name(s), made.Bad[0].Error).
+		return made, nil, errs.New(errs.Damaged, "no sample of %s can be read, of %d; the first: %s", w.dst.name(s), len(made.Bad), made.Bad[0].Error).
 			At(errs.Where{Sample: errs.Known(made.Bad[0].Sample)}).Try("a larger --shard-size puts other samples beside them; `stoker verify` names all that are damaged")
 	}
 	if made.Samples != count && slices.ContainsFunc(kinds, func(f shard.File) bool { return f.Head != nil }) {

@@ -184,7 +184,7 @@ func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 		}
 	}
 	if top := c.Space.Workers[len(c.Space.Workers)-1]; r.Choice.Workers == top && c.Space.predicted(r.Choice, 2*top) > gain*r.Choice.Samples {
-		r.Notes = append(r.Notes, fmt.Sprintf("no more than %s were tried; more may be faster", show.Things(top, "worker")))
+		r.Notes = append(r.Notes, fmt.Sprintf("nothing above %s was tried; more may be faster", show.Things(top, "worker")))
 	}
 	s.judge(r)
 	if r.Choice.Spread > restless {

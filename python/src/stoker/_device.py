@@ -3,7 +3,7 @@
 Copies   all copies to one device that were started, and the slots that are pinned for it; one per process and device
 Arrays   the same for JAX's devices
 Stage    what one loader does with its batches: copies and counts them
-Same     the same where nothing is copied: device="cpu"
+Same     the same where nothing is copied: device="cpu" of torch
 Queue    a pass in the engine with batches of it ahead of the loop, on the device
 
 There is no thread. Whoever calls ``next`` ends the copies that are done, starts the next one, and returns what is
@@ -51,7 +51,7 @@ Make = Callable[[Message, Any], Any]
 
 
 class Full(Exception):
-    """There is no memory on the device for a batch; torch's error is the cause."""
+    """There is no memory on the device for a batch; torch's or JAX's error is the cause."""
 
 
 class Flight:

@@ -1,4 +1,4 @@
-"""The one module that puts arrays on JAX's devices.
+"""Puts arrays on JAX's devices, ahead of the loop.
 
 chosen    the device that a keyword names
 Port      one device, or a placement over several: puts arrays there, and says which have arrived
@@ -10,7 +10,7 @@ arrays refer to the memory that they were given, whatever ``may_alias`` says (ja
 A batch may be any structure of tuples, lists, dicts and named tuples. Its arrays are found in it, and then:
 
     in the slot             put from there, so the slot is kept until they have arrived; on the CPU, copied
-    in other memory         copied, then put: the user's code may have that memory
+    in other memory         copied, then put: the user's code may still use that memory
     of JAX                  put, which does nothing if they are there
     of other dtypes         (texts, objects, dates, records): left as they are
 
@@ -38,7 +38,7 @@ _NEVER = "OSUmM"  # kinds of NumPy's dtypes that JAX does not have
 _FACTS = ("ids", "valid", "cu_seqlens", "position_ids")
 
 # JAX 0.10 ends the process if a deleted array is asked whether it is ready, and another thread may delete one at any
-# time. No bytecode runs between these two calls, so no other thread does.
+# time. No bytecode runs between these two calls, so no other thread runs there.
 _deleted, _ready = methodcaller("is_deleted"), methodcaller("is_ready")
 
 
@@ -72,10 +72,11 @@ def chosen(name: str) -> Any:
 def _here() -> str:
     import jax
 
-    found = list(jax.local_devices())
-    with suppress(RuntimeError):
-        found += [device for device in jax.local_devices(backend="cpu") if device not in found]
-    return ", ".join(map(name_of, found))
+    found: list[Any] = []
+    for kind in (None, "cpu"):
+        with suppress(RuntimeError):  # JAX cannot start it
+            found += [device for device in jax.local_devices(backend=kind) if device not in found]
+    return ", ".join(map(name_of, found)) or "none"
 
 
 class Port:
@@ -126,8 +127,8 @@ class Port:
     # What Copies asks of a port. An event is a list of arrays.
 
     def done(self, arrays: Sequence[Any]) -> bool:
-        """Whether these arrays have arrived. Of one that was deleted, because a computation has taken its memory, JAX
-        does not say; it keeps the source itself."""
+        """Whether these arrays have arrived. One that was deleted (a computation took its memory) counts as arrived:
+        JAX does not say, and keeps the source itself."""
         return all(map(_ready, filterfalse(_deleted, arrays)))
 
     def finish(self, arrays: Sequence[Any]) -> None:

@@ -119,7 +119,7 @@ class DataLoader(Passing, _Base[T]):
                       calls next; a batch that another stream uses has to be recorded there (record_stream), as any
                       tensor. pin_memory has no effect then. "cpu": the same queue, and nothing is copied. With
                       output="jax", a jax.Device or its name ("cpu", "gpu", "cuda:1"): arrays are put there, and what is
-                      said of tensors holds for arrays of NumPy and JAX, but for streams
+                      said of tensors holds for arrays of NumPy and JAX, except about streams
     device_prefetch   batches on the device, or the devices of sharding, besides the one that the loop has; default: 2
     static_buffers    True: the same tensors in every step and epoch, for CUDA graphs. Each batch is copied into them
                       when the loop takes it, so the one before is gone then. Needs device, dense fields and full

@@ -219,7 +219,7 @@ def _late(steps: Sequence[Any]) -> int:
         if (
             name in ("ToTensor", "MaybeToTensor", "ConvertImageDtype")
             or name == "ToDtype"
-            and "float" in str(step.dtype)
+            and ("float" in str(step.dtype) or _halves(step))
         ):
             floats = True
     return len(steps)
@@ -227,7 +227,10 @@ def _late(steps: Sequence[Any]) -> int:
 
 def _halves(step: Any) -> bool:
     """Whether it converts to floats of 16 bits."""
-    return type(step).__name__ in _CONVERT and "float16" in str(step.dtype)
+    if type(step).__name__ not in _CONVERT:
+        return False
+    dtype = str(step.dtype)
+    return "float16" in dtype or dtype.rpartition(".")[2] == "half"
 
 
 def in_python(transform: Any, where: str) -> Tail:

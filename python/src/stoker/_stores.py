@@ -61,7 +61,7 @@ _TOKENS = (
     "HF_TOKEN, AWS_SESSION_TOKEN, GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or a variable of your own, "
     "named by token_env"
 )
-_NETRC = ".netrc (the file NETRC names)"
+_NETRC = ".netrc (or the file that NETRC names)"
 _VARIABLES = (
     (("accountkey", "storagekey", "azurekey"), "AZURE_STORAGE_KEY"),
     (("connectionstring", "connstr"), "AZURE_STORAGE_CONNECTION_STRING"),
@@ -82,8 +82,8 @@ _WHOLE = {
     **dict.fromkeys(("auth", "pass", "pwd", "user"), _NETRC),
     **dict.fromkeys(("cred", "creds"), "GOOGLE_APPLICATION_CREDENTIALS"),
 }
-# What stores of a scheme take credentials from: variables that begin with the first, and for secrets of which no such
-# variable is known, the second. As in the engine.
+# A vendor says where the stores of some schemes find credentials: in variables that begin with the first. The second is
+# named for a secret that has no such variable. As in the engine.
 _OWN = "a variable of your own that holds a token, named by token_env"
 _AWS = ("AWS_", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (for temporary keys, AWS_SESSION_TOKEN too)")
 _GOOGLE = ("GOOGLE_", f"GOOGLE_APPLICATION_CREDENTIALS (the name of a file), or {_OWN}")
@@ -189,7 +189,8 @@ def _wrong(found: Mapping[str, Any]) -> tuple[str, str] | None:
     ):
         return (
             "storage_options has a 'token_env' that is not the name of an environment variable (capitals, digits, _)",
-            "give the name, not the token: export MY_TOKEN with the token, and give 'token_env': 'MY_TOKEN'",
+            "give the name, not the token: set a variable, such as MY_TOKEN, to the token, and give 'token_env': "
+            "'MY_TOKEN'",
         )
     if (address := found.get("endpoint_url")) and shown(address) != address:
         return (

@@ -20,7 +20,7 @@ _KNOWN = "it can be 'cpu', 'cuda' (torch's current device), or one like 'cuda:1'
 class Target(NamedTuple):
     """A device by its name, and the number of batches on it beyond the one that the loop has."""
 
-    device: str  # "cpu"; "cuda", which is torch's current device when a pass begins; "cuda:1"; as JAX calls its own
+    device: str  # "cpu"; "cuda", which is torch's current device when a pass begins; "cuda:1"; or JAX's name
     ahead: int
     jax: bool = False  # arrays of JAX
     placement: Placement | None = None  # of these over several devices; ``device`` is "" then

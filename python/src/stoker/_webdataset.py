@@ -94,9 +94,9 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         problems = Problems("WebDataset")
-        self._storage = read_storage(storage_options, problems, urls)
-        seed = scalar(seed)
         self.urls = _webwords.shards(urls, problems)
+        self._storage = read_storage(storage_options, problems, self.urls)
+        seed = scalar(seed)
         self._shuffle = bool(shardshuffle)
         self._on_bad = _webwords.policy(handler, problems)
         self._handler = _webwords.called(handler)

@@ -30,7 +30,7 @@ const scope = "https://www.googleapis.com/auth/devstorage.read_only"
 type credentials struct {
 	store  *store
 	bearer remote.Bearer
-	ahead  atomic.Int64 // of this clock, Google's, in nanoseconds; see serviceToken
+	ahead  atomic.Int64 // by how much Google's clock is ahead of this one, in nanoseconds; see serviceToken
 
 	mu  sync.Mutex
 	who identity // as it was last found
@@ -162,7 +162,7 @@ func (who identity) of(b []byte, from string) (identity, error) {
 		return who, errs.New(errs.Denied, "%s is not a file of credentials in JSON", from).Try("%s", help)
 	}
 	if f.Type == "service_account" && f.Key == "" { // the library would fail as if the network had
-		return who, errs.New(errs.Denied, "%s is of a service account, but has no private_key", from).Try("download the key again, or %s", help)
+		return who, errs.New(errs.Denied, "%s is the file of a service account, but has no private_key", from).Try("download the key again, or %s", help)
 	}
 	who.from, who.file, who.kind, who.email, who.project = from, b, f.Type, f.Email, f.QuotaProject
 	if who.project == "" {

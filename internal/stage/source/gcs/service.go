@@ -26,49 +26,58 @@ import (
 // more than some minutes ago, or later than now. Here the time is corrected.
 
 const (
-	wrong = 4 * time.Minute  // by which a clock may be off
-	past  = 10 * time.Second // how long ago a request says it was signed: no clock is exact
-	life  = time.Hour        // of a request, the most that Google allows
+	past = 10 * time.Second // how long ago a request says it was signed: no clock is exact
+	life = time.Hour        // of a request, the most that Google allows
 )
 
 // serviceToken asks for a token of a service account with a request that its key signs (RFC
 // 7523). One that is refused is signed again if the date of the answer says that the clock
-// of this machine is wrong.
+// of this machine is wrong: a clock that is fast by less than past is not the reason.
 func (c *credentials) serviceToken(ctx context.Context, seen *witness, who identity) (string, time.Time, error) {
 	account, err := google.JWTConfigFromJSON(who.file, scope)
 	var key *rsa.PrivateKey
 	if err == nil {
 		key, err = rsaKey(account.PrivateKey)
 	}
-	if err != nil {
-		return "", time.Time{}, errs.New(errs.Denied, "%s cannot be used", who.from).Because(err).Try("%s", help)
-	}
 	for corrected := false; ; corrected = true {
 		signed := c.store.net.Now().Add(time.Duration(c.ahead.Load()))
-		token, until, err := grant(ctx, seen, account, key, signed)
+		var req *http.Request
+		if err == nil {
+			req, err = request(ctx, account, key, signed)
+		}
+		if err != nil {
+			return "", time.Time{}, errs.New(errs.Denied, "%s cannot be used", who.from).Because(err).Try("%s", help)
+		}
+		token, until, err := grant(seen, req)
 		if err == nil {
 			return token, until, nil
 		}
 		theirs, undated := http.ParseTime(seen.header.Get("Date"))
-		if corrected || seen.status/100 != 4 || undated != nil || theirs.Sub(signed).Abs() < wrong {
+		if corrected || seen.status/100 != 4 || undated != nil || theirs.Sub(signed).Abs() < past {
 			return "", time.Time{}, seen.noToken(ctx, who, err)
 		}
 		c.ahead.Store(int64(theirs.Sub(c.store.net.Now())))
 	}
 }
 
-// grant makes the request; until is by the clock of this machine.
-func grant(ctx context.Context, seen *witness, account *jwt.Config, key *rsa.PrivateKey, now time.Time) (token string, until time.Time, err error) {
+// request asks for a token, signed now. An error is of what the file says: no other try
+// mends it.
+func request(ctx context.Context, account *jwt.Config, key *rsa.PrivateKey, now time.Time) (*http.Request, error) {
 	assertion, err := sign(account, key, now)
 	if err != nil {
-		return "", time.Time{}, err
+		return nil, err
 	}
 	form := url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {assertion}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, account.TokenURL, strings.NewReader(form.Encode()))
-	if err != nil {
-		return "", time.Time{}, err
+	if err != nil || req.URL.Scheme != "https" && req.URL.Scheme != "http" || req.URL.Host == "" {
+		return nil, errors.New("its token_uri is not the URL of a server")
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return req, nil
+}
+
+// grant makes a request; until is by the clock of this machine.
+func grant(seen *witness, req *http.Request) (token string, until time.Time, err error) {
 	resp, err := seen.own().Do(req)
 	if err != nil {
 		return "", time.Time{}, err

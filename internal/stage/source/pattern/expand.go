@@ -172,8 +172,8 @@ func (x expander) says(name string, err error) (bool, error) {
 	return false, err
 }
 
-// notFound is the error of a name, or of several, of a pattern that also stands for those
-// that exist: they are not what was meant by it.
+// notFound is the error for names of a pattern that do not exist. exist are those that do;
+// they are not suggested.
 func (x expander) notFound(pattern, name string, missing, of int, exist []string) error {
 	shown := source.Shown(name)
 	e := errs.New(errs.NotFound, "there is no %s", strconv.Quote(shown))
@@ -197,7 +197,7 @@ func Suggest(ctx context.Context, src source.Source, name string) string {
 	return expander{ctx: ctx, src: src}.suggest(name, nil)
 }
 
-func (x expander) suggest(name string, not []string) string {
+func (x expander) suggest(name string, except []string) string {
 	ctx, src := x.ctx, x.src
 	if url := source.Unslashed(name); url != "" {
 		return "write two slashes after the scheme: " + strconv.Quote(source.Shown(url)) + " (a Path of Python drops one: pass a str)"
@@ -207,7 +207,7 @@ func (x expander) suggest(name string, not []string) string {
 	all, err := source.Names(ctx, src, dir)
 	switch prefix, in := source.CutScheme(dir); {
 	case err != nil && prefix != "" && in == "": // its buckets, or its servers
-		return "check the path: there is no " + strconv.Quote(prefix+word) + ", or you may not list it"
+		return "check the path: there is no " + strconv.Quote(prefix+word) + ", or you have no permission to list it"
 	case err != nil:
 		return "check the path"
 	}
@@ -221,7 +221,7 @@ func (x expander) suggest(name string, not []string) string {
 	near := nearPattern(word, names)
 	if near == "" {
 		near = errs.Nearest(word, slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-			return slices.Contains(not, source.Join(dir, name))
+			return slices.Contains(except, source.Join(dir, name))
 		}))
 	}
 	if near != "" {

@@ -202,8 +202,8 @@ func shellWords(command string) (words []string) {
 	return words
 }
 
-// bucketless refuses a name in a store that has no bucket, which would be all of them, and a
-// pattern in the name of one: most accounts may not list their buckets.
+// bucketless refuses a name without a bucket, which would stand for all of them, and a
+// pattern in a bucket's name: most accounts cannot list their buckets.
 func (x expander) bucketless(pattern string) error {
 	if !source.Keyed(pattern) {
 		return nil
@@ -242,7 +242,7 @@ func bucketOf(name string) string {
 // bucketsFor is how long an error waits for the names of buckets.
 const bucketsFor = 2 * time.Second
 
-// buckets names some that there are; "": that is not known soon.
+// buckets names some of the buckets; "" if they cannot be listed in time.
 func (x expander) buckets(prefix string) string {
 	ctx, cancel := context.WithTimeout(x.ctx, bucketsFor)
 	defer cancel()
@@ -257,5 +257,5 @@ func (x expander) buckets(prefix string) string {
 	if len(all) > len(names) {
 		names = append(names, "...")
 	}
-	return "; there are the buckets " + strings.Join(names, ", ")
+	return "; the buckets are " + strings.Join(names, ", ")
 }

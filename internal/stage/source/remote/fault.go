@@ -87,7 +87,7 @@ func Unversioned(obj source.Info, what string) *Fault {
 	what = "the answer has no " + what
 	return &Fault{
 		Kind: Broken, What: what, got: xxhash.Sum64String(what) | 1,
-		Final: errs.New(errs.Changed, "the object may not be the one that was indexed: %s to compare with %q", what, obj.Version).At(at(obj.Name)).
+		Final: errs.New(errs.Changed, "the object may not be the one that was indexed: %s to compare with %s", what, obj.Version).At(at(obj.Name)).
 			Try("check the server and any proxies: each answer must have what the first one had (curl -i -r 0-0 shows it)"),
 	}
 }

@@ -88,7 +88,7 @@ func (h *host) measured(m *meter, n int, now time.Time) {
 const (
 	partLeast, partMost = 1 << 20, 16 << 20
 	partFirst           = 4 << 20
-	partSlow            = 64 << 10 // least where the user limits the bandwidth
+	partSlow            = 64 << 10 // least if the user limits the bandwidth
 	gapFirst            = 256 << 10
 	gapLeast, gapMost   = 16 << 10, 4 << 20
 	// bodies is how much longer than the wait for its answer a part's body should take.
@@ -110,8 +110,8 @@ func (s *Source) Link(name string) (source.Link, bool) {
 		l.Part = min(max(int64(bodies*latency*h.bandwidth.at(0.9)), partLeast), partMost)
 	}
 	if most := s.access.Bandwidth; most > 0 {
-		// What is read at once arrives at once: a batch does not wait for what comes after
-		// it. Holes are paid for in time, too.
+		// With a limit, requests are short: a batch waits for all bytes of its request, also
+		// those after its own. Holes take time, too.
 		l.Gap = min(l.Gap, max(most/64, gapLeast))
 		l.Part = min(l.Part, max(most/8, partSlow))
 	}

@@ -380,7 +380,7 @@ func TestNotFound(t *testing.T) {
 		}
 	}
 	for name, want := range map[string][2]string{
-		"s3://":              {"does not name a bucket", "s3://BUCKET/PATH; there are the buckets data, imagenet"},
+		"s3://":              {"does not name a bucket", "s3://BUCKET/PATH; the buckets are data, imagenet"},
 		"s3:///train":        {"does not name a bucket", "data, imagenet"},
 		"s3://{data,}/train": {"does not name a bucket", "data, imagenet"},
 		"s3://*":             {"pattern in the name of the bucket", "braces"},

@@ -65,7 +65,7 @@ func parse(name string) (object, error) {
 	case strings.HasPrefix(bucket, "arn:"), strings.HasSuffix(bucket, "--x-s3"):
 		return object{}, errs.New(errs.Unsupported, "access points and directory buckets are not supported").At(at(name)).
 			Try("give the name of a general purpose bucket, or an access point's alias (it ends in -s3alias)")
-	case strings.Contains(bucket, "{"): // braces, which are not there as they are written
+	case strings.Contains(bucket, "{"): // no bucket has braces in its name: NotFound lets the pattern expand them
 		return object{}, errs.New(errs.NotFound, "%s is not the name of a bucket", errs.Name(bucket)).At(at(name)).Try("write s3://bucket/key")
 	case bucket == "":
 		return object{}, errs.New(errs.Config, "the name has no bucket").At(at(name)).Try("write s3://bucket/key")

@@ -110,8 +110,8 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 	return s.read(ctx, obj, p, off, loose)
 }
 
-// read is Read. If it is loose, no time is a condition of the request, and that of the answer
-// must be the object's.
+// read is Read. If loose, the request has no time as its condition; the time of the answer
+// must be the object's instead.
 func (s *store) read(ctx context.Context, obj source.Info, p []byte, off int64, loose bool) (int, error) {
 	h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)}}
 	modified, since := strings.CutPrefix(obj.Version, byTime)
