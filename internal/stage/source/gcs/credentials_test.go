@@ -260,7 +260,7 @@ func TestServiceAccountThatCannotAsk(t *testing.T) {
 		f[c[0]] = c[1]
 		t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", write(t, t.TempDir()+"/key.json", f))
 		_, err := readAll(t, open(t, access), "gs://photos/x")
-		if e := errs.From(err); e.Code != errs.Denied || !strings.Contains(err.Error(), "cannot be used: ") || !strings.Contains(err.Error(), c[2]) || strings.Contains(err.Error()+e.Hint, "HUSH") {
+		if e := errs.From(err); e.Code != errs.Denied || !strings.Contains(err.Error(), "cannot be used") || !strings.Contains(err.Error(), c[2]) || strings.Contains(err.Error()+e.Hint, "HUSH") {
 			t.Errorf("%s: %v", c[0], err)
 		}
 	}

@@ -43,7 +43,7 @@ func (c *credentials) serviceToken(ctx context.Context, seen *witness, who ident
 		signed := c.store.net.Now().Add(time.Duration(c.ahead.Load()))
 		var req *http.Request
 		if err == nil {
-			req, err = request(ctx, account, key, signed)
+			req, err = post(ctx, account, key, signed)
 		}
 		if err != nil {
 			return "", time.Time{}, errs.New(errs.Denied, "%s cannot be used", who.from).Because(err).Try("%s", help)
@@ -60,9 +60,9 @@ func (c *credentials) serviceToken(ctx context.Context, seen *witness, who ident
 	}
 }
 
-// request asks for a token, signed now. An error is of what the file says: no other try
-// mends it.
-func request(ctx context.Context, account *jwt.Config, key *rsa.PrivateKey, now time.Time) (*http.Request, error) {
+// post is a request for a token, signed now. Its error is about what the file says: trying
+// again does not mend it.
+func post(ctx context.Context, account *jwt.Config, key *rsa.PrivateKey, now time.Time) (*http.Request, error) {
 	assertion, err := sign(account, key, now)
 	if err != nil {
 		return nil, err

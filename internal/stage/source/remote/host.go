@@ -81,10 +81,9 @@ func (n *Net) host(name string) *host {
 // enter waits until another request may be made, in the order of arrival. What comes of it
 // is told to left.
 //
-// left is the time that the request has: of a rest of the host, it waits for no more than
-// half of that.
-func (h *host) enter(ctx context.Context, left time.Duration) error {
-	for end := time.Now().Add(left / 2); ; {
+// It rests with the host, but not after end.
+func (h *host) enter(ctx context.Context, end time.Time) error {
+	for {
 		if err := h.turn(ctx); err != nil {
 			return err
 		}
@@ -94,7 +93,7 @@ func (h *host) enter(ctx context.Context, left time.Duration) error {
 		h.active-- // it has begun to rest meanwhile
 		h.admit()
 		h.mu.Unlock()
-		if err := h.rest(ctx, 2*time.Until(end)); err != nil {
+		if err := h.rest(ctx, end); err != nil {
 			return err
 		}
 	}
@@ -227,10 +226,9 @@ func (h *host) silent(now time.Time) (requests int, length time.Duration) {
 	return h.active, min(now.Sub(h.busy), now.Sub(h.born)-time.Duration(h.heard.Load()))
 }
 
-// rest waits while the host wants to be left alone, but for no more than half of the time
-// that is left: a request is made before its deadline ends.
-func (h *host) rest(ctx context.Context, left time.Duration) error {
-	for end := time.Now().Add(left / 2); ; {
+// rest waits while the host wants to be left alone, but not after end.
+func (h *host) rest(ctx context.Context, end time.Time) error {
+	for {
 		h.mu.Lock()
 		until := h.resting // it may ask for more meanwhile
 		h.mu.Unlock()

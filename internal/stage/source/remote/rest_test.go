@@ -184,7 +184,7 @@ func TestAQueueIsHeldBack(t *testing.T) {
 			return nil
 		}
 		src := remote.New(store, remote.NewNet(remote.Options{}), source.Access{})
-		for i, err := range together(t, src, 300, 2) { // many more than may be made at once
+		for i, err := range together(t, src, 250, 2) { // many more than may be made at once
 			if err != nil {
 				t.Errorf("read %d: %v", i, err)
 			}

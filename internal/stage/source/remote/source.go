@@ -165,7 +165,9 @@ func (s *Source) origin(name string) string {
 
 // once makes one attempt, within the limits. What is measured of it begins when it may.
 func (s *Source) once(ctx context.Context, h *way, t *trial, r *request, attempt func(context.Context, *way, *request) (int, error)) error {
-	if err := h.rest(ctx, t.left()); err != nil {
+	// However long the host rests, the request has the other half of its time.
+	awake := time.Now().Add(t.left() / 2)
+	if err := h.rest(ctx, awake); err != nil {
 		return err
 	}
 	wait := h.rate.take(r.bytes)
@@ -180,7 +182,7 @@ func (s *Source) once(ctx context.Context, h *way, t *trial, r *request, attempt
 		return err
 	}
 	defer h.release()
-	if err := h.enter(ctx, t.left()); err != nil {
+	if err := h.enter(ctx, awake); err != nil {
 		h.rate.giveBack(r.bytes)
 		return err
 	}
