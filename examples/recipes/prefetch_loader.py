@@ -8,8 +8,8 @@ Answers the PrefetchLoader of the first article. Its lines have three mistakes, 
 - Nobody records a batch on the loop's stream. Its memory was allocated on the other one, which may use it again
   while the loop still reads it.
 
-``stoker.PrefetchLoader`` takes any loader of torch's; ``device=`` of stoker's loader is the same without a wrapper. With
---device cpu there are no streams, and only the first mistake shows.
+``stoker.PrefetchLoader`` takes any loader of torch's; ``device=`` of stoker's loader is the same without a wrapper.
+With --device cpu there are no streams, and only the first mistake shows.
 
     python examples/recipes/prefetch_loader.py --device cuda
 """

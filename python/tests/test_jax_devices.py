@@ -400,7 +400,7 @@ def test_jax_that_cannot_start_has_no_devices(monkeypatch: pytest.MonkeyPatch) -
         raise RuntimeError(f"Unable to initialize backend {backend}")
 
     monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(local_devices=fails))
-    with pytest.raises(stoker.ConfigError, match="does not have in this process\n.*these are here: none"):
+    with pytest.raises(stoker.ConfigError, match=r"does not have in this process\n.*these are here: none"):
         _jax.chosen("cuda")
 
 
