@@ -2,6 +2,7 @@ package transform
 
 import (
 	"math"
+	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
@@ -43,6 +44,9 @@ func (p *Program) Bare() (*Program, *Left) {
 				left.Steps = append(left.Steps, LeftStep{To: o.to, Scale: o.scale})
 			}
 		case *normalize:
+			if slices.ContainsFunc(o.mean[:n], func(v float64) bool { return !told(float32(v)) }) {
+				return nil, nil
+			}
 			left.Steps = append(left.Steps, LeftStep{Mean: singles(o.mean[:n]), Std: singles(o.std[:n])})
 		}
 		for _, in := range p.steps[i+1 : i+1+s.span()] {
@@ -54,14 +58,20 @@ func (p *Program) Bare() (*Program, *Left) {
 	if p.at.tone.half == 0 {
 		left.Steps, left.Scale, left.Bias = nil, singles(p.at.tone.a[:n]), singles(p.at.tone.b[:n])
 		for i := range n {
-			if math.IsInf(float64(left.Scale[i]), 0) || math.IsInf(float64(left.Bias[i]), 0) {
-				return nil, nil // JSON has no number for it
+			if !told(left.Scale[i]) || !told(left.Bias[i]) {
+				return nil, nil
 			}
 		}
 	}
 	bare := *p
 	bare.dtype, bare.chw, bare.undone = mem.Uint8, false, true
 	return &bare, left
+}
+
+// told reports whether a number arrives as it is in JSON, which has none that is infinite, and
+// in which Python reads -0 as a whole number.
+func told(v float32) bool {
+	return !math.IsInf(float64(v), 0) && (v != 0 || !math.Signbit(float64(v)))
 }
 
 // singles are numbers as float32.

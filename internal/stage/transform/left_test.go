@@ -96,7 +96,8 @@ func TestNothingIsLeft(t *testing.T) {
 		`["ToTensor","RandomErasing"]`,
 		`["ToTensor",{"op":"RandomApply","transforms":[{"op":"Normalize","mean":0.5,"std":0.5}]}]`,
 		`[{"op":"RandomChoice","transforms":["ToTensor",{"op":"ToDtype","dtype":"float32","scale":true}]}]`,
-		`["ToTensor",{"op":"Normalize","mean":0.5,"std":1e-42}]`, // no number of JSON's
+		`["ToTensor",{"op":"Normalize","mean":0.5,"std":1e-42}]`, // no numbers of JSON's
+		`["ToTensor",{"op":"Normalize","mean":0,"std":-2}]`,
 	} {
 		if _, left := mustCompile(t, "rgb", opsOf(t, ops), "").Bare(); left != nil {
 			t.Errorf("%s leaves %+v", ops, left)
