@@ -28,9 +28,10 @@ type Collection struct {
 	digest  string
 	src     source.Source // for all names, by their schemes
 	close   func() error
-	spec    spec.Spec     // defaults and fields written out
-	columns []batch.Field // as users see them
-	mix     *Mix          // nil without a batch transform
+	spec    spec.Spec         // defaults and fields written out
+	columns []batch.Field     // as users see them
+	mix     *Mix              // nil without a batch transform
+	left    []*transform.Left // by column, with Options.Bare; nil: nothing is left
 
 	pipeline, processing string // see State of package loader
 }

@@ -3,7 +3,9 @@ package dataset
 import (
 	"slices"
 
+	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 // Column describes one column of a batch.
@@ -21,6 +23,29 @@ type Column struct {
 	// Axes is the order of an image's axes in memory, "hwc" or "chw"; View is how it
 	// is shown.
 	Axes, View string
+	// Left is how the numbers, of type DType, are made of the bytes that are in memory; nil:
+	// they are there.
+	Left *transform.Left
+}
+
+// Told is the column as messages describe it.
+func (c *Column) Told() wire.Field {
+	out := wire.Field{
+		Name: c.Name, Kind: c.Kind, DType: c.DType, Shape: c.Shape, Batch: c.Batch, Of: c.Of, ViewOf: c.ViewOf,
+		Axes: c.Axes, View: c.View,
+	}
+	if c.Left == nil {
+		return out
+	}
+	out.Left = &wire.Left{Scale: c.Left.Scale, Bias: c.Left.Bias}
+	for _, s := range c.Left.Steps {
+		step := wire.LeftStep{Scale: s.Scale, Mean: s.Mean, Std: s.Std}
+		if s.Mean == nil {
+			step.To = s.To.String()
+		}
+		out.Left.Steps = append(out.Left.Steps, step)
+	}
+	return out
 }
 
 // Columns describes the columns of a batch.
@@ -43,6 +68,9 @@ func (c *Collection) Columns() []Column {
 			w.Of = c.columns[at].Name
 		}
 		w.ViewOf = first.viewOf[f.Name]
+		if i < len(c.left) && c.left[i] != nil {
+			w.Left, w.DType = c.left[i], c.left[i].DType.String()
+		}
 		if m := c.mix; m != nil && m.Label == i && m.Soft.Name != "" {
 			w = Column{Name: f.Name, Kind: "array", DType: m.Soft.DType.String(), Shape: m.Soft.Shape}
 		}

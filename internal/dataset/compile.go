@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -54,7 +55,39 @@ func (c *Collection) compile(ctx context.Context, p spec.Problems, opt Options) 
 		return err
 	}
 	c.pipeline, c.processing = c.pipelineDigest(true), c.pipelineDigest(false)
+	if opt.Bare && c.mix == nil && !opt.Crew {
+		c.bare()
+	}
 	return nil
+}
+
+// bare leaves the floats of pictures to whoever gets the batches, if all datasets make them
+// in the same way.
+func (c *Collection) bare() {
+	c.left = make([]*transform.Left, len(c.columns))
+	for i := range c.Parts[0].Programs {
+		var programs []*transform.Program
+		for _, part := range c.Parts {
+			if part.Programs[i] == nil {
+				break
+			}
+			prog, left := part.Programs[i].Bare()
+			if left == nil || c.left[i] != nil && !reflect.DeepEqual(left, c.left[i]) {
+				break
+			}
+			c.left[i] = left
+			programs = append(programs, prog)
+		}
+		if len(programs) < len(c.Parts) {
+			c.left[i] = nil
+			continue
+		}
+		for n, part := range c.Parts {
+			part.Programs[i] = programs[n]
+		}
+		c.columns[i].DType = mem.Uint8
+		c.columns[i].Shape, _ = programs[0].Shape()
+	}
 }
 
 // compileFields turns the fields of one dataset into programs, and returns the columns

@@ -31,6 +31,9 @@ type Options struct {
 	// Order means that only the order of samples is asked for and no batch is made. Where the
 	// Spec names no fields, its batch transform need not fit those that are stored.
 	Order bool
+	// Bare means that floats of pictures are made by whoever gets the batches, as far as
+	// Column.Left says how; nothing else differs, digests neither.
+	Bare bool
 	// Crew means that something else than this process makes samples, so datasets may be
 	// of a format that cannot.
 	Crew bool

@@ -170,6 +170,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 		Network: net,
 		Deadly:  s.deadly,
 		Stored:  m.Stored,
+		Bare:    m.Bare,
 		Workers: workers,
 		Begins:  begins,
 		IDs:     m.Crew != nil && m.Crew.IDs,
@@ -202,7 +203,7 @@ func columns(all []batch.Column) []wire.Column {
 func fields(all []dataset.Column) []wire.Field {
 	out := make([]wire.Field, len(all))
 	for i, c := range all {
-		out[i] = wire.Field(c)
+		out[i] = c.Told()
 	}
 	return out
 }

@@ -270,7 +270,7 @@ func begun(l *Loader) []byte {
 	all := l.Fields()
 	fields := make([]wire.Field, len(all))
 	for i, c := range all {
-		fields[i] = wire.Field(c)
+		fields[i] = c.Told()
 	}
 	b, err := json.Marshal(fields)
 	if err != nil {

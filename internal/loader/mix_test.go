@@ -242,12 +242,20 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// halfSpec is imageSpec with pictures of bfloat16.
+func halfSpec(t *testing.T, root string) Spec {
+	s := imageSpec(root)
+	s.Fields[0].Transform = ops(t, `[{"op":"Resize","size":[40,48]},{"op":"ToDtype","dtype":"bfloat16","scale":true}]`)
+	return s
+}
+
 // What cannot be mixed is one error before the first batch, in torchvision's words.
 func TestMixingRefuses(t *testing.T) {
 	s := ground(t)
 	root, alone := pictures(t, 6), saveArray(t, t.TempDir(), "images.npy", mem.Float32, "(6, 2, 3, 4)", random(6*24*4, 3))
 	for want, spec := range map[string]Spec{
 		"MixUp needs floats, and field \"image\" is uint8":             with(imageSpec(root), mixing(t, mixUp3)),
+		"MixUp mixes float32, and field \"image\" is bfloat16":         with(halfSpec(t, root), mixing(t, mixUp3)),
 		"num_classes must be passed if the labels are class numbers":   with(floatSpec(t, root), mixing(t, `"MixUp"`)),
 		"no field is called \"lable\": there are \"image\", \"label\"": with(floatSpec(t, root), mixing(t, `{"op":"CutMix","num_classes":3,"labels":"lable"}`)),
 		"labels must be class numbers, one for each sample":            with(floatSpec(t, root), mixing(t, `{"op":"CutMix","num_classes":3,"labels":"image"}`)),

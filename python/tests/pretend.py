@@ -21,6 +21,7 @@ import pytest
 import torch
 
 from stoker import _cuda, _device
+from stoker._fused import numbers
 
 POISON = 0x5A
 UNIT = 512  # bytes that memory is handed out by
@@ -183,6 +184,13 @@ class Device:
             ctypes.memmove(to, at, size)
 
         self._put("copies", copy)
+
+    def numbers(self, values: Any, dtype: str, shape: Any) -> Any:
+        return numbers(tuple(values), dtype, shape)
+
+    def compute(self, work: Callable[[], None]) -> None:
+        """Operations on the stream of copies. What they use is free once they are carried out."""
+        self._put("copies", work)
 
     def is_pinned(self, tensor: Any) -> bool:
         return False

@@ -72,7 +72,7 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
 Make = Callable[..., "stoker.DataLoader[Any]"]
 
 
-@pytest.fixture(params=["pictures", "arrays", "workers", "inline"])
+@pytest.fixture(params=["pictures", "floats", "arrays", "workers", "inline"])
 def make(request: pytest.FixtureRequest, folder: Path, arrays: Path) -> Make:
     """Makes a loader over samples of some kind."""
     return maker(request.param, folder, arrays)
@@ -83,6 +83,10 @@ def maker(kind: str, folder: Path, arrays: Path) -> Make:
         keywords = {"batch_size": 8, "shuffle": True, "seed": 5, **keywords}
         if kind == "pictures":
             return stoker.DataLoader(stoker.ImageFolder(folder, BIG), **keywords)
+        if kind == "floats":  # which the device makes
+            normal = T.Normalize([0.5, 0.4, 0.3], [0.2, 0.3, 0.4])
+            floats = [T.Resize((128, 128)), T.ToTensor(), normal, T.ToDtype("bfloat16")]
+            return stoker.DataLoader(stoker.ImageFolder(folder, floats), **keywords)
         if kind == "arrays":
             found = stoker.NpyDataset(x=str(arrays / "x.npy"), y=str(arrays / "y.npy")).to_tuple("x", "y")
             return stoker.DataLoader(found, **keywords)
@@ -103,7 +107,8 @@ def parts(batch: Any) -> tuple[Any, Any]:
 def raw(tensor: Any) -> bytes:
     """The bytes of a tensor, in the order of its memory."""
     order = sorted(range(tensor.ndim), key=lambda axis: -tensor.stride(axis) if tensor.shape[axis] > 1 else 1)
-    return bytes(tensor.permute(order).contiguous().numpy().tobytes())
+    laid = tensor.permute(order).contiguous()
+    return bytes((laid.view(torch.int16) if laid.dtype == torch.bfloat16 else laid).numpy().tobytes())
 
 
 def known(make: Make) -> dict[int, tuple[bytes, bytes]]:
@@ -225,10 +230,13 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.parametrize("kind", ["pictures", "floats"])
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_mistakes_are_found(mistake: Mistake, monkeypatch: pytest.MonkeyPatch, folder: Path, arrays: Path) -> None:
+def test_mistakes_are_found(
+    mistake: Mistake, kind: str, monkeypatch: pytest.MonkeyPatch, folder: Path, arrays: Path
+) -> None:
     """The device shows each of them, so that the tests above mean something."""
-    make = maker("pictures", folder, arrays)
+    make = maker(kind, folder, arrays)
     samples = known(make)
     found = Device()
     install(monkeypatch, found)

@@ -103,6 +103,7 @@ type Message struct {
 	// open (client): a loader over a Spec; opened (engine)
 	Spec     json.RawMessage `json:"spec,omitempty"`
 	Stored   bool            `json:"stored,omitempty"` // only stored samples are read, and no batch is made
+	Bare     bool            `json:"bare,omitempty"`   // the client makes floats of pictures, as Field.Left says
 	Loader   int64           `json:"loader,omitempty"`
 	Samples  int64           `json:"samples,omitempty"`
 	Digest   string          `json:"digest,omitempty"`   // of the dataset
@@ -242,6 +243,27 @@ type Field struct {
 	// for the user.
 	Axes string `json:"axes,omitempty"`
 	View string `json:"view,omitempty"`
+	// Left says how the client makes the numbers, of type DType, of the bytes that are in
+	// memory. Absent: the numbers are there.
+	Left *Left `json:"left,omitempty"`
+}
+
+// Left is what the client does to the bytes of pictures. Lists have a number for each
+// channel. float32 is byte*scale + bias, product and sum rounded apart; other types are
+// made by steps, each of the result of the one before.
+type Left struct {
+	Scale []float32  `json:"scale,omitempty"`
+	Bias  []float32  `json:"bias,omitempty"`
+	Steps []LeftStep `json:"steps,omitempty"`
+}
+
+// LeftStep is a conversion to a type, after which scale multiplies by float32(1.0/255), or
+// it subtracts mean and divides by std, rounding both results to the type of the numbers.
+type LeftStep struct {
+	To    string    `json:"to,omitempty"`
+	Scale bool      `json:"scale,omitempty"`
+	Mean  []float32 `json:"mean,omitempty"`
+	Std   []float32 `json:"std,omitempty"`
 }
 
 // Column is where one field of a batch is in its slot. A dense column has

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ._bundle import BYTES, Bundle, Holds, Plan, total
 from ._client import Field
 from ._errors import ConfigError, StokerError, from_wire
+from ._fused import Raw
 from ._moved import moved
 from ._types import Fields
 from ._views import Groups, name_of
@@ -155,6 +156,10 @@ class Kind:
     def finish(self, array: Any) -> Any:
         """What the user gets for a field."""
         return array
+
+    def floats(self, raw: Raw) -> Any:
+        """The same for a field of bytes of which floats have to be made."""
+        return self.finish(raw.here())
 
     def foreign(self, array: Any) -> Any:
         """The same for an array whose memory the user's code may have, and change."""
@@ -332,10 +337,19 @@ class TorchKind(Kind):
 
 class StagedKind(TorchKind):
     """Tensors that are about to be copied to a device: all are views of the slot, also small ones, because the copy
-    gives those memory of their own (_staging.py)."""
+    gives those memory of their own (_staging.py). Floats are made there."""
 
     def own(self, array: Any) -> Any:
         return array
+
+    def floats(self, raw: Raw) -> Any:
+        return raw
+
+    def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
+        if isinstance(value, Raw):
+            vars(value.tensor).update(facts)
+            return value
+        return super().alone(value, facts)
 
 
 @functools.cache
@@ -441,13 +455,15 @@ class Maker:
         if column.get("kind") == "ragged":
             return self._ragged(field, column, rows, root, own)
         shape = (column.get("rows") or rows, *(column.get("shape") or ()))
-        array = self._kind.view(root, field.dtype, shape, column["off"])
-        if own or total(shape) * BYTES[field.dtype] < OWNED_BYTES:
+        array = self._kind.view(root, field.stored, shape, column["off"])
+        if own or total(shape) * BYTES[field.stored] < OWNED_BYTES:
             array = self._kind.own(array)
         if field.axes == "hwc" and field.view == "chw":
             array = self._kind.permute(array, (0, 3, 1, 2))
         if name_of(field) in self._squeeze:
             array = array[..., 0] if field.view == "hwc" else array[:, 0]
+        if field.left is not None:
+            return self._kind.floats(Raw(array, field.left, planes=field.view == "chw"))
         return self._kind.finish(array)
 
     def _ragged(self, field: Field, column: Mapping[str, Any], rows: int, root: Any, own: bool) -> Ragged:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from . import _notice
 from ._engines import client, forked
 from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError, ResourceError, StallError
+from ._fused import Left
 from ._process import GRACE_SECONDS, Aside, Asked, Engine, Gone
 from ._stores import fetched
 from ._stuck import explained
@@ -48,11 +49,18 @@ class Field(NamedTuple):
     view: str  # layout in which it is shown
     batch: str = ""  # padded | ragged, of an array whose samples differ
     view_of: str = ""  # the picture of which it is one of several views, which follow one another
+    left: Left | None = None  # its memory has bytes (uint8), of which the numbers are made here
 
     @staticmethod
     def read(told: Message) -> Field:
-        may = (told.get(key, "") for key in ("axes", "view", "batch", "view_of"))
-        return Field(told["name"], told["kind"], told["dtype"], *may)
+        axes, view, batch, view_of = (told.get(key, "") for key in ("axes", "view", "batch", "view_of"))
+        left = None if told.get("left") is None else Left.read(told["dtype"], told["left"])
+        return Field(told["name"], told["kind"], told["dtype"], axes, view, batch, view_of, left)
+
+    @property
+    def stored(self) -> str:
+        """The dtype of what is in memory."""
+        return self.dtype if self.left is None else "uint8"
 
 
 class Opened(NamedTuple):
@@ -153,7 +161,8 @@ class Loader:
     ``timeout`` is the stall deadline of a batch in seconds. ``keeps`` says whether it keeps the engine alive.
     ``stored``: only the stored data is inspected and no batch is made, so no field has to be deliverable.
     ``members`` are the datasets of the Spec: the engine has to find what they told their user. ``before`` is what the
-    loader found that this one takes over from. ``crew`` makes the samples of a dataset of the user's own.
+    loader found that this one takes over from. ``crew`` makes the samples of a dataset of the user's own. ``bare``: the
+    floats of pictures are made here, as far as ``Field.left`` says how.
     """
 
     _count = 0
@@ -167,6 +176,7 @@ class Loader:
         members: Sequence[Member] = (),
         before: Sequence[Contents] = (),
         crew: Crew | None = None,
+        bare: bool = False,
     ) -> None:
         Loader._count += 1
         self._number = Loader._count
@@ -174,6 +184,7 @@ class Loader:
         self.timeout = timeout
         self._keeps = keeps
         self._stored = {"stored": True} if stored else {}
+        self._bare = {"bare": True} if bare and crew is None else {}
         self._members = members
         self._before = before
         self.crew = crew
@@ -244,7 +255,7 @@ class Loader:
             crew = {} if self.crew is None else {"crew": self.crew.told()}
             try:
                 answer, _ = engine.request(
-                    {"type": "open", "spec": fetched(self.spec), **self._stored, **crew},
+                    {"type": "open", "spec": fetched(self.spec), **self._stored, **self._bare, **crew},
                     max(QUIET_SECONDS, self.timeout),
                     lambda m: progress.show(m.get("done", 0), m.get("total", 0), m.get("what", "")),
                 )

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+from ._fused import numbers
 
 LIBRARY = "libcuda.so.1"
 _PORTABLE = 1  # pinned for all contexts
@@ -65,6 +67,15 @@ class Port:
     def copy(self, there: Any, here: Any) -> None:
         """Starts a copy of bytes. ``here`` is pinned, and must not change before the copy has ended."""
         there.copy_(here, non_blocking=True)
+
+    def numbers(self, values: Sequence[float], dtype: str, shape: Sequence[int]) -> Any:
+        """A tensor there of numbers, which are rounded to the type, for ``compute``."""
+        return numbers(tuple(values), dtype, shape).pin_memory().to(self.device, non_blocking=True)
+
+    def compute(self, work: Callable[[], None]) -> None:
+        """Operations of torch on what was copied. Memory that is given up after it is free when they have ended: it is
+        of the stream that they are on."""
+        work()
 
     def is_pinned(self, tensor: Any) -> bool:
         """Whether a tensor here is pinned."""

@@ -39,6 +39,7 @@ from ._client import Pass
 from ._counts import Counts
 from ._engines import forked
 from ._errors import ConfigError, ResourceError, StallError
+from ._fused import Constants
 from ._staging import Plan, moved_late
 from ._target import Target
 from ._wire import Message
@@ -129,6 +130,7 @@ class Copies:
     def __init__(self, port: Any) -> None:
         self.port = port
         self.pins = Pins(port)
+        self._constants = Constants(port.numbers)
         self._lock = threading.Lock()
         self._flights: list[Flight] = []
         self._lost: list[Any] = []  # sources of copies of which nobody knows whether they have ended
@@ -202,16 +204,19 @@ class Copies:
             try:
                 for run in runs:
                     run.there = port.empty(run.room())
+                for floats in plan.floats:
+                    floats.allocate(port)
             except Exception as error:
                 if port.full(error):
                     raise Full from error
                 raise
-            end = self._started(runs, plan.keep, counts)
-            there = [run.there for run in runs]
+            end = self._started(runs, plan, counts)
+            there = [run.there for run in runs if plan.shown(run)] + [floats.memory for floats in plan.floats]
             return [Loaded(plan.made(value), there, end, plan.late) for value in values]
 
-    def _started(self, runs: Sequence[Any], keep: Any, counts: Counts) -> Any:
-        """Starts copies; returns the event after them, None if there is nothing to copy."""
+    def _started(self, runs: Sequence[Any], plan: Plan, counts: Counts) -> Any:
+        """Starts copies, and what is made of them there. Returns the event after both; None: there is nothing to copy.
+        The sources are given back before that, after the copies."""
         if not runs:
             return None
         port = self.port
@@ -219,11 +224,14 @@ class Copies:
         try:
             for run in runs:
                 port.copy(run.there if run.there.numel() == run.size else run.there[: run.size], run.here)
-            end = port.mark()
+            copied = end = port.mark()
+            if plan.floats:
+                plan.compute(self._constants)
+                end = port.mark()
         except BaseException:  # some may have been started
-            self._lost.append(keep)
+            self._lost.append(plan.keep)
             raise
-        self._flies(Flight(keep, begin, end, sum(run.size for run in runs), counts))
+        self._flies(Flight(plan.keep, begin, copied, sum(run.size for run in runs), counts))
         return end
 
     def _flies(self, flight: Flight) -> None:

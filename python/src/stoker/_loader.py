@@ -459,7 +459,10 @@ class DataLoader(Passing, _Base[T]):
     def _remote_loader(self, **more: Any) -> _client.Loader:
         made = self._spec()
         crew = self._dataset._crew(self._settings)
-        return _client.Loader(made, self._settings.deadline, members=self._dataset._members(), crew=crew, **more)
+        target = self._settings.target
+        bare = target is not None and target.moves
+        members = self._dataset._members()
+        return _client.Loader(made, self._settings.deadline, members=members, crew=crew, bare=bare, **more)
 
     def _renew(self) -> None:
         """Drops the loader in the engine if the dataset has changed because a transform was assigned to it. Passes that

@@ -6,6 +6,7 @@ A batch may be any structure of tuples, lists, dicts and named tuples. Its tenso
     in the slot, small       the same, but in memory of their own: who keeps all labels must not keep all images
     in other memory          through pinned memory, small ones together; pinned tensors directly
     on a device already      left as they are
+    bytes of floats          as bytes; the floats are made there, in memory of their own (_fused.py)
     of an unusual kind       (sparse, nested, subclasses with rules of their own; objects with a ``to`` of their own):
                              moved when the loop takes the batch, by their own ``to``
 
@@ -20,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._batch import OWNED_BYTES, _Facts
+from ._fused import Constants, Floats, Raw
 from ._moved import like
 
 GAP = 1 << 16  # at most so many bytes between two fields are copied with them
@@ -82,6 +84,12 @@ class Plan:
         self._at: dict[int, tuple[Run, int, Any]] = {}
         self._made: dict[int, Any] = {}
         self.keep: list[Any] = []
+        self._raw: dict[int, Floats] = {}  # by the id of the tensor that has their bytes
+
+    @property
+    def floats(self) -> list[Floats]:
+        """What is made there of bytes."""
+        return list(self._raw.values())
 
     @property
     def late(self) -> bool:
@@ -105,6 +113,9 @@ class Plan:
             self._tensor(value)
             if value.__dict__:
                 self._facts(value.__dict__)
+        elif isinstance(value, Raw):
+            self._raw[id(value.tensor)] = Floats(value)
+            self._look(value.tensor)
         elif searched(value):
             self._all(value)
         elif callable(getattr(value, "to", None)) and not isinstance(value, type):
@@ -226,6 +237,15 @@ class Plan:
 
     # Making.
 
+    def shown(self, run: Run) -> bool:
+        """Whether a batch has anything of what this run copies."""
+        return any(run is at[0] for number, at in self._at.items() if number not in self._raw)
+
+    def compute(self, constants: Constants) -> None:
+        """Makes floats there of what was copied. Called where the runs are copied."""
+        for number, floats in self._raw.items():
+            floats.start(self._port, self._laid(*self._at[number]), constants)
+
     def made(self, value: Any) -> Any:
         """A batch there, or the pair of one and its facts. Called where the runs are copied."""
         if self._paired:
@@ -241,6 +261,11 @@ class Plan:
             return Late(value)
         if isinstance(value, self._torch.Tensor):
             return self._there(value)
+        if isinstance(value, Raw):
+            made = self._raw[id(value.tensor)].made()
+            if value.tensor.__dict__:
+                made.__dict__.update(self._told(value.tensor.__dict__))
+            return made
         return like_it(value, self._inner(value)) if searched(value) else value
 
     def _inner(self, value: Any) -> Any:
@@ -260,10 +285,7 @@ class Plan:
             return known
         if (at := self._at.get(id(tensor))) is None:
             return tensor
-        run, begin, laid = at
-        # Not a view in torch's sense: operations in place on views have rules of their own.
-        there = self._torch.empty(0, dtype=laid.dtype, device=run.there.device)
-        there.set_(run.there.untyped_storage(), begin // laid.element_size(), laid.shape, laid.stride())
+        there = self._laid(*at)
         if type(tensor) is not self._torch.Tensor:
             there = there.as_subclass(type(tensor))
         if tensor.__dict__:
@@ -272,6 +294,12 @@ class Plan:
             there.requires_grad_(True)
         self._made[id(tensor)] = there
         return there
+
+    def _laid(self, run: Run, begin: int, laid: Any) -> Any:
+        """A tensor there in a run. Not a view in torch's sense: for operations in place, views have rules of their
+        own."""
+        there = self._torch.empty(0, dtype=laid.dtype, device=run.there.device)
+        return there.set_(run.there.untyped_storage(), begin // laid.element_size(), laid.shape, laid.stride())
 
 
 def groups(parts: Sequence[tuple[int, int, Any]], most: int) -> list[tuple[int, int, list[tuple[int, Any]]]]:

@@ -25,6 +25,7 @@ import torch
 
 import stoker
 from stoker import _cuda, _device
+from stoker import transforms as T
 
 pytestmark = pytest.mark.gpu
 
@@ -108,6 +109,33 @@ def _driver() -> str:
         command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
     return ""
+
+
+ENDS: dict[str, list[Any]] = {
+    "float32": [T.ToTensor(), T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])],
+    "bfloat16": [T.ToDtype("bfloat16", scale=True), T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])],
+    "float16": [T.ToDtype("float16"), T.Normalize([123.7, 116.3, 103.5], [58.4, 57.1, 57.4]), T.Normalize([0.1], [-3])],
+    "float16 of float32": [T.ToTensor(), T.Normalize([0.4, 0.5, 0.6], [0.2, 0.3, 0.7]), T.ToDtype("float16")],
+    "bfloat16 of float32": [T.ToTensor(), T.Normalize([0.5], [0.3]), T.ToDtype("bfloat16")],
+}
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("end", ENDS)
+def test_floats_of_bytes(arrays: Path, end: str, layout: str) -> None:
+    """Made there, they are the engine's to the bit; the rows have every byte in every channel."""
+    pictures = stoker.NpyDataset(
+        x=str(arrays / "x.npy"), y=str(arrays / "y.npy"), fields=[stoker.Field("x", transform=ENDS[end]), "y"]
+    ).to_tuple("x", "y")
+    made: Any = stoker.DataLoader
+    keywords: dict[str, Any] = {"batch_size": BATCH, "shuffle": True, "seed": 3, "layout": layout}
+    with made(pictures, **keywords) as here, made(pictures, device="cuda", **keywords) as there:
+        for one, other in zip(here, there, strict=True):
+            assert (one[0].dtype, one[0].shape, one[0].stride()) == (other[0].dtype, other[0].shape, other[0].stride())
+            assert torch.equal(one[0].view(torch.uint8), other[0].cpu().view(torch.uint8))
+            assert torch.equal(one[1], other[1].cpu())
+        assert here.state_dict() == there.state_dict()
+        assert there.stats()["device"]["bytes"] < 1.1 * ROWS * SIDE * SIDE * 3
 
 
 def test_slots_can_be_pinned_in_place() -> None:
