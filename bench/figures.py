@@ -452,7 +452,10 @@ def gpu_short_table(results: Results) -> str:
         kind = "tests" if number < len(covers.tests(results.root)) else "figures"
         outcome = result.partition(" (")[0] if kind == "tests" or result == covers.NEVER else "measured"
         found.setdefault((kind, outcome, *rest), []).append(what)
-    return markdown(("", "result", "on", "sources"), [[f"{len(n)} {k}", *rest] for (k, *rest), n in found.items()])
+    return markdown(
+        ("", "result", "on", "sources"),
+        [[f"{len(n)} {k if len(n) > 1 else k[:-1]}", *rest] for (k, *rest), n in found.items()],
+    )
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
