@@ -15,7 +15,7 @@ from typing import Any
 
 CLIENT = tuple(
     f"python/src/stoker/{name}.py"
-    for name in ("_cuda", "_device", "_jax", "_moved", "_prefetch", "_staging", "_static", "_target")
+    for name in ("_cuda", "_device", "_fused", "_jax", "_moved", "_prefetch", "_staging", "_static", "_target")
 )
 TESTS, BENCH = "python/tests/gpu/test_gpu.py", "bench/gpu.py"
 NEVER = "not run on a GPU yet"
