@@ -125,13 +125,8 @@ def test_what_the_engine_does_not_do_to_halves_is_torchvisions(folder: Path, dty
 
 @pytest.mark.parametrize("name", ["float16", "half", "torch.half", "bfloat16"])
 def test_halves_by_name(name: str) -> None:
-    scaled, erase = T.ToDtype(name, scale=True), v2.RandomErasing(1.0, value=0.3)
-    for chain, known in (
-        ([scaled, erase], 1),
-        ([T.ToTensor(), erase, scaled, v2.Normalize(MEAN, STD)], 2),
-        ([scaled, v2.ColorJitter(0.5)], 1),
-    ):
-        assert len(split(chain, "here")[0]) == known
+    for step in (v2.RandomErasing(1.0, value=0.3), v2.ColorJitter(0.5)):
+        assert len(split([T.ToDtype(name, scale=True), step], "here")[0]) == 1
 
 
 def test_ours_says_what_it_does_not_do(folder: Path) -> None:

@@ -52,7 +52,7 @@ class Rows(torch.utils.data.Dataset[Any]):
         return {"x": picture.astype(np.uint8).reshape(256, 256), "y": number * 7, "name": f"s{number}"}
 
 
-@pytest.fixture(params=["pictures", "nhwc", "workers", "inline"])
+@pytest.fixture(params=["pictures", "nhwc", "floats", "workers", "inline"])
 def make(request: pytest.FixtureRequest, folder: Path) -> Make:
     """Makes a loader over samples of some kind."""
     return maker(request.param, folder)
@@ -64,6 +64,9 @@ def maker(kind: str, folder: Path) -> Make:
         if kind in ("pictures", "nhwc"):
             layout = "nchw" if kind == "pictures" else kind
             return stoker.DataLoader(stoker.ImageFolder(folder, BIG), layout=layout, **keywords)
+        if kind == "floats":
+            steps = T.Compose([BIG, T.ToDtype(torch.float32, scale=True), T.Normalize([0.5] * 3, [0.25] * 3)])
+            return stoker.DataLoader(stoker.ImageFolder(folder, steps), layout="nhwc", **keywords)
         workers = 2 if kind == "workers" else 0
         return stoker.DataLoader(Rows(), num_workers=workers, **keywords)
 

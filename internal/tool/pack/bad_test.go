@@ -125,8 +125,15 @@ func TestNothingCanBeRead(t *testing.T) {
 		put(t, fmt.Sprintf("%s/c/%d.jpg", root, i), []byte("no picture"))
 	}
 	_, err := pack.Run(context.Background(), config(root, filepath.Join(t.TempDir(), "p"), pack.Options{OnBad: "skip", Options: prepare.Options{Resize: 64}}))
-	if e := errs.From(err); err == nil || e.Code != errs.Damaged || !strings.Contains(e.What, "can be read, of 3; the first: ") {
+	if e := errs.From(err); err == nil || e.Code != errs.Damaged {
 		t.Errorf("%v", err)
+	}
+	root = album(t)
+	_, bad := spoil(t, root)
+	o := pack.Options{OnBad: "skip", ShardSize: 1, Options: prepare.Options{Resize: 64}}
+	_, err = pack.Run(context.Background(), config(root, filepath.Join(t.TempDir(), "p"), o))
+	if e := errs.From(err); err == nil || e.Code != errs.Damaged || !strings.Contains(e.What, "can be read, of 1; the first: ") {
+		t.Errorf("a shard with %s alone: %v", bad, err)
 	}
 }
 

@@ -130,7 +130,7 @@ class Copies:
     def __init__(self, port: Any) -> None:
         self.port = port
         self.pins = Pins(port)
-        self._constants = Constants(port.numbers)
+        self._constants = Constants(lambda *given: port.numbers(*given))  # a port of JAX has none
         self._lock = threading.Lock()
         self._flights: list[Flight] = []
         self._lost: list[Any] = []  # sources of copies of which nobody knows whether they have ended

@@ -460,7 +460,7 @@ class DataLoader(Passing, _Base[T]):
         made = self._spec()
         crew = self._dataset._crew(self._settings)
         target = self._settings.target
-        bare = target is not None and target.moves
+        bare = target is not None and target.moves and not target.jax  # for JAX the engine makes the floats
         members = self._dataset._members()
         return _client.Loader(made, self._settings.deadline, members=members, crew=crew, bare=bare, **more)
 
