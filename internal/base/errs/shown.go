@@ -92,14 +92,20 @@ func withoutUsers(text string) string {
 		if colon < 0 || strings.Trim(host[colon+1:], "0123456789") == "" || host[0] == '[' {
 			continue
 		}
-		word := text
-		if space := strings.IndexAny(text, " \t\r\n\"'<>"); space >= 0 {
-			word = text[:space]
-		}
-		if at := strings.LastIndexByte(word, '@'); at >= 0 {
+		if at := strings.LastIndexByte(before(text, " \t\r\n\"'<>"), '@'); at >= 0 {
+			text = text[at+1:]
+		} else if at := strings.IndexByte(before(text, "\t\r\n\"'<>"), '@'); at >= 0 { // or a space
 			text = text[at+1:]
 		}
 	}
+}
+
+// before is what precedes the first of these characters.
+func before(text, chars string) string {
+	if end := strings.IndexAny(text, chars); end >= 0 {
+		return text[:end]
+	}
+	return text
 }
 
 // parameter is one part of a query: what separates it, its name, its value. JSON writes

@@ -82,7 +82,7 @@ func read(ctx context.Context, stores []source.Scheme, path string) ([]byte, err
 	}
 	defer src.Close()
 	raw, err := source.ReadAll(ctx, src, source.Clean(d.Path[0]), mostBytes)
-	if errs.CodeOf(err) == errs.NotFound && errs.From(err).Hint == "" {
+	if errs.CodeOf(err) == errs.NotFound {
 		err = errs.From(err).Try("%s", pattern.Suggest(ctx, src, d.Path[0]))
 	}
 	return raw, err

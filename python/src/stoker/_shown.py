@@ -14,6 +14,7 @@ _LOST = re.compile(r"(?i)(^|[^A-Za-z0-9+.-])(s3|gs|gcs|az|azure|abfss?|https?|hf
 _MARK = "\0"
 _END = re.compile(r"[/?# \t\r\n\"'<>]")
 _SPACE = re.compile(r"[ \t\r\n\"'<>]")
+_LINE = re.compile(r"[\t\r\n\"'<>]")
 _PARTS = (
     "token",
     "signature",
@@ -78,6 +79,11 @@ def _without_users(text: str) -> str:
         word = text[: space.start()] if space else text
         if "@" in word:
             text = text[word.rindex("@") + 1 :]
+            continue
+        line = _LINE.search(text)  # or a space
+        word = text[: line.start()] if line else text
+        if "@" in word:
+            text = text[word.index("@") + 1 :]
 
 
 def _without_queries(text: str) -> str:

@@ -91,7 +91,7 @@ func (r *ring) full(name string) string {
 	if prefix == "" {
 		return name
 	}
-	for dir := source.Dir(plain); dir != prefix; dir = source.Dir(dir) {
+	for dir := source.Dir(plain); len(dir) > len(prefix); dir = source.Dir(dir) {
 		given, ok := r.given[dir]
 		if !ok {
 			continue

@@ -106,6 +106,7 @@ func Failed(ctx context.Context, name string, err error) error {
 		verified *tls.CertificateVerificationError
 		record   tls.RecordHeaderError
 		dns      *net.DNSError
+		address  *net.AddrError
 		timeout  interface{ Timeout() bool }
 		proxy    *refusal
 		own      *errs.Error
@@ -125,6 +126,8 @@ func Failed(ctx context.Context, name string, err error) error {
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"), errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
 		return errs.New(errs.Config, "the server speaks HTTP, not HTTPS").At(at(name)).Because(cause).
 			Try("write http:// in the address or in endpoint_url")
+	case errors.As(err, &address) && address.Err == "invalid port":
+		return errs.New(errs.Config, "the address has a port that does not exist").At(at(name)).Because(cause).Try("give a port from 1 to 65535")
 	case errors.As(err, &dns) && dns.IsNotFound: // see Net.resolve: one that was known is not forgotten
 		// On a machine that has just started, name servers may say this of every name.
 		what := "there is no server named " + errs.Name(dns.Name)

@@ -65,6 +65,9 @@ func parse(name string) (object, error) {
 	case strings.HasPrefix(bucket, "arn:"), strings.HasSuffix(bucket, "--x-s3"):
 		return object{}, errs.New(errs.Unsupported, "access points and directory buckets are not supported").At(at(name)).
 			Try("give the name of a general purpose bucket, or an access point's alias (it ends in -s3alias)")
+	case strings.Contains(bucket, "@"):
+		return object{}, errs.New(errs.Config, "a name in S3 has no user and no password").At(at(name)).
+			Try("write s3://bucket/key, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	case strings.Contains(bucket, "{"): // no bucket has braces in its name: NotFound lets the pattern expand them
 		return object{}, errs.New(errs.NotFound, "%s is not the name of a bucket", errs.Name(bucket)).At(at(name)).Try("write s3://bucket/key")
 	case bucket == "":
