@@ -134,7 +134,7 @@ func TestARefusingServerIsNotDamage(t *testing.T) {
 		says   string
 		answer func(w http.ResponseWriter, r *http.Request)
 	}{
-		"no ranges": {3, "does not support range requests", func(w http.ResponseWriter, r *http.Request) {
+		"no ranges": {2, "does not support range requests", func(w http.ResponseWriter, r *http.Request) {
 			r.Header.Del("Range")
 			http.ServeFile(w, r, filepath.Join(dir, r.URL.Path))
 		}},

@@ -90,14 +90,13 @@ func (r *Report) check(ctx context.Context, c Config, ds format.Stored, ids []in
 		defer k.workers.Put(w)
 		var seen []found
 		err := w.reader.Fetch(ctx, ids[i], nil)
-		refused := errs.CodeOf(err) == errs.Unsupported // by the source: nothing was parsed yet
 		if err == nil {
 			seen, err = k.read(w, ids[i])
 		}
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
-		case refused || ofStore(err):
+		case ofStore(err):
 			return err
 		}
 		k.add(seen, err)
@@ -194,11 +193,11 @@ func goesOn(err error) bool {
 	return errors.As(err, &trailing)
 }
 
-// ofStore reports whether an error is the store's, and says nothing about the sample. A file
-// that cannot be read, while others can, is damage.
+// ofStore reports whether an error is the store's, and says nothing about the sample (Config: a
+// server without ranges). A file that cannot be read, while others can, is damage.
 func ofStore(err error) bool {
 	switch errs.CodeOf(err) {
-	case errs.Unreachable, errs.Denied, errs.Throttled:
+	case errs.Unreachable, errs.Denied, errs.Throttled, errs.Config:
 		return true
 	}
 	return false

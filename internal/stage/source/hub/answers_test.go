@@ -163,7 +163,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		"another range":   {storage(part(1, n, n+1, data)), errs.Unreachable, "were requested"},
 		"another size":    {storage(part(0, n-1, n+1, data)), errs.Changed, "40 bytes"},
 		"too short":       {storage(part(0, n-1, n, data[:9])), errs.Unreachable, "9 bytes"},
-		"all of it":       {storage(func(w http.ResponseWriter) { _, _ = w.Write([]byte(data)) }), errs.Unsupported, "does not support range requests"},
+		"all of it":       {storage(func(w http.ResponseWriter) { _, _ = w.Write([]byte(data)) }), errs.Config, "does not support range requests"},
 		"encoded": {storage(func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			part(0, n-1, n, data)(w)

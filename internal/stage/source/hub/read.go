@@ -145,7 +145,7 @@ func (s *store) Read(ctx context.Context, obj source.Info, p []byte, off int64) 
 		return 0, remote.Changed(obj, "it is now shorter than %d bytes", obj.Size)
 	case http.StatusOK:
 		if !s.hasRanges(resp.Request.URL.Host, false) {
-			return 0, errs.New(errs.Unsupported, "%s does not support range requests", errs.Plain(resp.Request.URL.Host)).At(at(obj.Name)).
+			return 0, errs.New(errs.Config, "%s does not support range requests", errs.Plain(resp.Request.URL.Host)).At(at(obj.Name)).
 				Try("download the dataset (hf download --repo-type dataset %s), and give its folder", l.repo.id)
 		}
 	}

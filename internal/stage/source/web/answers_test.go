@@ -382,7 +382,7 @@ func TestWithoutRanges(t *testing.T) {
 		src.ReadAt(t.Context(), obj, make([]byte, 20), 0),
 		func() error { _, err := src.Head(t.Context(), obj.Name, make([]byte, 3)); return err }(),
 	} {
-		if e := errs.From(err); err == nil || e.Code != errs.Unsupported || !strings.Contains(e.Hint, "download the files") {
+		if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.Hint, "download the files") {
 			t.Errorf("%v", err)
 		}
 	}

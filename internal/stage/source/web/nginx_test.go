@@ -139,7 +139,7 @@ func TestServersWithoutRanges(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", what, obj, err)
 		}
 		err = src.ReadAt(t.Context(), obj, make([]byte, 2), 1)
-		if e := errs.From(err); err == nil || e.Code != errs.Unsupported || !strings.Contains(e.Hint, "download the files") {
+		if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.Hint, "download the files") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

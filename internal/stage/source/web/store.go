@@ -180,7 +180,8 @@ func (s *store) part(a *answer, name string) error {
 		if _, known := s.ranged.Load(host); known {
 			return nil // a fault of that answer: remote.Part says so
 		}
-		return errs.New(errs.Unsupported, "the server does not support range requests, so reading one sample would download its whole file").At(at(name)).
+		// Config: no sample is bad because of it, so on_bad does not skip any.
+		return errs.New(errs.Config, "the server does not support range requests, so reading one sample would download its whole file").At(at(name)).
 			Try("download the files and give their path, or use a server that does, such as nginx")
 	}
 	return a.refused(name)
