@@ -293,8 +293,8 @@ func (n *Net) Troubles() (all []Trouble) {
 	return all
 }
 
-// Waits reports whether requests wait for a host now.
-func (n *Net) Waits() bool { return len(n.Troubles()) > 0 }
+// Waits reports whether requests wait for a host now that has failed, or is silent.
+func (n *Net) Waits() bool { return len(n.Troubles()) > 0 || n.silent() != "" }
 
 // Count is the requests to one host.
 type Count = stats.Source

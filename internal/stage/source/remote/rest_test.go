@@ -111,8 +111,8 @@ func TestASilentHostIsNamed(t *testing.T) {
 			{4 * time.Second, "store is silent: nothing has come for 7 s, and 2 requests wait"},
 		} {
 			time.Sleep(want.wait)
-			if line := net.Waiting(); line != want.line {
-				t.Errorf("%q, want %q", line, want.line)
+			if line := net.Waiting(); line != want.line || net.Waits() != (line != "") {
+				t.Errorf("%q, want %q, waits: %v", line, want.line, net.Waits())
 			}
 		}
 		wg.Wait()
