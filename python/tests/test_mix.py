@@ -267,7 +267,7 @@ REFUSED: list[tuple[Any, str]] = [
         "p must have no number below 0",
     ),
     (lambda: v2.RandomChoice([v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)], p=[2, -1]), "none is negative"),
-    (lambda: T.RandomChoice([T.MixUp(num_classes=3)], p=[1, 2]), "p has 2 numbers"),
+    (lambda: T.RandomChoice([T.MixUp(num_classes=3)], p=[1, 2]), "p has 2 weights"),
 ]
 
 
