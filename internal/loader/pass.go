@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -373,18 +374,12 @@ func (p *Pass) stalled(after time.Duration) error {
 	l := p.l
 	stage, sample, since := l.shared.Board.Oldest(uint32(l.id))
 	e := errs.New(errs.Stalled, "no batch for %s", errs.InSeconds(after))
-	limit := l.limited(stage)
+	hint := l.limited(stage)
 	if stage == 0 {
-		if limit != "" {
-			return e.Try("%s", limit)
-		}
-		return e.Try("no sample is being worked on: the engine waits for memory or for its lanes; see loader.stats(), or raise timeout=")
+		return e.Try("%s", cmp.Or(hint, "no sample is being worked on: the engine waits for memory or for its lanes; see loader.stats(), or raise timeout="))
 	}
 	e.Where = l.data.Where(sample)
 	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + p.delivered, Rank: l.spec.Rank}
 	e.What += ": stage " + wire.StageNames[stage] + " has been at one sample for " + errs.InSeconds(time.Duration(stats.Monotonic()-since))
-	if limit != "" {
-		return e.Try("%s", limit)
-	}
-	return e.Try("check that its storage answers (a hung mount shows here as stage read), or raise timeout=")
+	return e.Try("%s", cmp.Or(hint, "check that its storage answers (a hung mount shows here as stage read), or raise timeout="))
 }
