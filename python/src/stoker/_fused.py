@@ -150,8 +150,9 @@ class Floats:
         left, shape = self._raw.left, self._raw.tensor.shape
         self.memory = port.empty(max(shape.numel() * BYTES[left.dtype], 1))
         if left.wide:
-            self._between = _laid(port.empty(max(shape.numel() * BYTES["float32"], 1)), torch.float32, shape)
-        self._floats = _laid(self.memory, getattr(torch, left.dtype), shape)
+            memory = port.empty(max(shape.numel() * BYTES["float32"], 1))
+            self._between = shaped(memory, torch.empty(shape, dtype=torch.float32, device="meta"))
+        self._floats = shaped(self.memory, torch.empty(shape, dtype=getattr(torch, left.dtype), device="meta"))
 
     def start(self, port: Any, given: Any, constants: Constants) -> None:
         """Makes them on the stream of copies, of bytes there."""
@@ -164,10 +165,11 @@ class Floats:
         return self._floats
 
 
-def _laid(memory: Any, dtype: Any, shape: Sequence[int]) -> Any:
-    """Memory as a contiguous tensor; not a view in torch's sense, for which operations in place have rules."""
+def shaped(memory: Any, like: Any, begin: int = 0) -> Any:
+    """Memory there, from a byte on, as a tensor with the dtype, shape and strides of ``like``. Not a view in torch's
+    sense: for operations in place, views have rules of their own."""
     import torch
 
-    strides = torch.empty(shape, device="meta").stride()
-    found = torch.empty(0, dtype=dtype, device=memory.device)
-    return found.set_(memory.untyped_storage(), memory.storage_offset() // found.element_size(), shape, strides)
+    found = torch.empty(0, dtype=like.dtype, device=memory.device)
+    at = (memory.storage_offset() + begin) // found.element_size()
+    return found.set_(memory.untyped_storage(), at, like.shape, like.stride())

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._batch import OWNED_BYTES, _Facts
-from ._fused import Constants, Floats, Raw
+from ._fused import Constants, Floats, Raw, shaped
 from ._moved import like
 
 GAP = 1 << 16  # at most so many bytes between two fields are copied with them
@@ -244,7 +244,8 @@ class Plan:
     def compute(self, constants: Constants) -> None:
         """Makes floats there of what was copied. Called where the runs are copied."""
         for number, floats in self._raw.items():
-            floats.start(self._port, self._laid(*self._at[number]), constants)
+            run, begin, like = self._at[number]
+            floats.start(self._port, shaped(run.there, like, begin), constants)
 
     def made(self, value: Any) -> Any:
         """A batch there, or the pair of one and its facts. Called where the runs are copied."""
@@ -285,7 +286,8 @@ class Plan:
             return known
         if (at := self._at.get(id(tensor))) is None:
             return tensor
-        there = self._laid(*at)
+        run, begin, like = at
+        there = shaped(run.there, like, begin)
         if type(tensor) is not self._torch.Tensor:
             there = there.as_subclass(type(tensor))
         if tensor.__dict__:
@@ -294,12 +296,6 @@ class Plan:
             there.requires_grad_(True)
         self._made[id(tensor)] = there
         return there
-
-    def _laid(self, run: Run, begin: int, laid: Any) -> Any:
-        """A tensor there in a run. Not a view in torch's sense: for operations in place, views have rules of their
-        own."""
-        there = self._torch.empty(0, dtype=laid.dtype, device=run.there.device)
-        return there.set_(run.there.untyped_storage(), begin // laid.element_size(), laid.shape, laid.stride())
 
 
 def groups(parts: Sequence[tuple[int, int, Any]], most: int) -> list[tuple[int, int, list[tuple[int, Any]]]]:
