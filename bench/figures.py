@@ -448,8 +448,8 @@ def gpu_short_table(results: Results) -> str:
     """The same in a few lines."""
     lines = covers.lines(results.root, results["gpu-tests.json"], results["gpu.json"], gpu.FIGURES)
     found: dict[tuple[str, ...], list[str]] = {}
-    for number, (what, result, *rest) in enumerate(lines):
-        kind = "tests" if number < len(covers.tests(results.root)) else "figures"
+    for what, result, *rest in lines:
+        kind = "figures" if what in gpu.FIGURES else "tests"
         outcome = result.partition(" (")[0] if kind == "tests" or result == covers.NEVER else "measured"
         found.setdefault((kind, outcome, *rest), []).append(what)
     return markdown(

@@ -565,6 +565,8 @@ def main() -> int:
     parser.add_argument("--peers", nargs="+", default=[], help="only these")
     parser.add_argument("--short", action="store_true", help="once, with two workers")
     args = parser.parse_args()
+    if "engines" in (args.only or ()) and args.before is None:
+        parser.error("engines needs --before")
     if args.short:
         args.repeats, args.retries = 1, 0
     rig.may_write(args.out)
