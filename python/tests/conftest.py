@@ -228,6 +228,23 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 20.0) 
         time.sleep(0.01)
 
 
+def fill_up(loader: Any, ahead: int, drain: Callable[[], None]) -> None:
+    """Iterates a loader with ``device_prefetch=ahead`` until so many batches are ahead of the loop; never are more.
+    An engine that answers slowly (the machine is busy) is not waited for, so one pass may not get there."""
+    end = time.monotonic() + 60
+    most = 0
+    while most < ahead:
+        assert time.monotonic() < end, f"{most} batches are ahead, of {ahead}"
+        batches = iter(loader)
+        for _ in range(8):
+            next(batches)
+            time.sleep(0.05)
+            waiting = len(batches._pass._ahead)
+            assert waiting <= ahead
+            most = max(most, waiting)
+        drain()
+
+
 def run_python(code: str, *flags: str, env: dict[str, str] | None = None, timeout: float = 120) -> Any:
     """Runs code in another interpreter that finds the package and the tests."""
     path = os.pathsep.join([str(Path(stoker.__file__).parents[1]), str(Path(__file__).parent)])

@@ -18,7 +18,7 @@ import forms
 import numpy as np
 import pytest
 import torch
-from conftest import engine, engines, kill, wait_until
+from conftest import engine, engines, fill_up, kill, wait_until
 from pretend import Device, Full, Lost, device, install
 
 import stoker
@@ -302,16 +302,7 @@ def test_next_does_not_wait(device: Device, make: Make) -> None:
 def test_batches_are_ahead(device: Device, folder: Path, arrays: Path) -> None:
     for ahead in (1, 2, 3):
         with maker("pictures", folder, arrays)(device="cuda", device_prefetch=ahead, batch_size=4) as loader:
-            batches: Any = iter(loader)
-            most = 0
-            for _ in range(8):
-                next(batches)
-                time.sleep(0.05)
-                waiting = len(batches._pass._ahead)
-                assert waiting <= ahead
-                most = max(most, waiting)
-            assert most == ahead
-            device.drain()
+            fill_up(loader, ahead, device.drain)
 
 
 def test_labels_do_not_keep_pictures(device: Device, folder: Path, arrays: Path) -> None:
