@@ -10,7 +10,8 @@ said.
 
 What is compared is like with like: passes after the first with passes after the first; for peers that keep files on a
 disk, which have only a first pass over the link, whole first passes, from nothing to the last batch. A run ends after
-some seconds; where the first pass takes most of these, the last three quarters of the time are measured.
+some seconds, and what is measured ends with its last whole pass, if there were two after the first; where the first
+pass takes most of these seconds, the last three quarters of the time are measured.
 
 Hedging is asked with a training step of a fixed time: a loop that takes all that the link has waits for the link,
 whether answers are late or not. STEP asks for a bit more than half of what the link has. What is read ahead is fixed,
@@ -92,7 +93,9 @@ def measured(run: rig.Run, counts: dict[str, Any], seconds: float) -> dict[str, 
     last three quarters of the time."""
     start, stop = run.marks["start"], run.marks["stop"]
     passes = stop["passes"]
-    first, last = passes[0], passes[-1]
+    # A run ends in the middle of a pass. By then more was read than given, or less, than at the end of the first pass,
+    # so whole passes are measured if there were two.
+    first, last = passes[0], passes[-2 if len(passes) > 3 else -1]
     begun = first if last["wall"] - first["wall"] > seconds / 2 or not stop["settled"] else stop["settled"]
     out: dict[str, Any] = {
         "first_batch": start["first"],
@@ -101,7 +104,7 @@ def measured(run: rig.Run, counts: dict[str, Any], seconds: float) -> dict[str, 
         "disturbed": run.disturbed,
         "pss": run.memory.get("pss", 0.0),
         "left_behind": run.left_behind,
-        "delivered": last["bytes"],
+        "delivered": passes[-1]["bytes"],
         "counts": counts,
         "versions": stop["about"]["versions"],
         "twice": sum(one["bytes_twice"] for one in stop["about"].get("sources", {}).values()),
