@@ -179,7 +179,7 @@ func adjusted(more ...string) []string {
 func describeColorJitter() descriptor {
 	return descriptor{
 		name: "ColorJitter", params: adjusted(), build: buildColorJitter,
-		draws: true, cost: colours, slides: true, says: amounts, numbers: adjusted("order"),
+		draws: true, cost: colours, slides: true, kernels: 4, says: amounts, numbers: adjusted("order"),
 		example: `{"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}`,
 	}
 }
@@ -264,7 +264,7 @@ type distort struct {
 func describePhotometricDistort() descriptor {
 	return descriptor{
 		name: "RandomPhotometricDistort", params: adjusted("p"), build: buildPhotometricDistort,
-		draws: true, cost: colours, slides: true, says: amounts,
+		draws: true, cost: colours, slides: true, kernels: 5, says: amounts,
 		numbers: adjusted("contrast_first", "order"), example: `{}`,
 	}
 }

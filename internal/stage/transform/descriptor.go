@@ -23,6 +23,7 @@ type descriptor struct {
 	settled bool // gives the same bytes and channels for every key
 	erases  bool // given floats, it changes them in the result: no pixel may move after it
 	slides  bool // draws, and commutes with a Resize after it, up to rounding
+	kernels int  // steps of the kernel that it adds, at most; 0: 2, or for a policy 2 for each that it does
 
 	says    says     // how a choice is explained
 	numbers []string // names of a choice's numbers, in snake case; none if it has none

@@ -102,6 +102,9 @@ func (p *Program) Explain(l *Lane, encoded []byte, key rng.Key) ([]Choice, error
 	if p.of != "image" {
 		return nil, nil
 	}
+	if p.rest != nil {
+		p = p.rest.whole
+	}
 	var told []Choice
 	l.run.told = &told
 	_, err := p.Begin(l, encoded, key)

@@ -29,10 +29,25 @@ type LeftStep struct {
 // undone; nil if p gives no floats, or floats that do not follow from bytes in the same way
 // for every sample. Its digest is that of p: what a user gets in the end is the same.
 func (p *Program) Bare() (*Program, *Left) {
-	if p.of != "image" || !p.at.tone.float || p.at.wild || p.at.erased {
+	if p.of != "image" || !p.at.tone.float || p.at.erased {
 		return nil, nil
 	}
-	left := &Left{DType: p.dtype}
+	left, _ := p.left()
+	if left == nil {
+		return nil, nil
+	}
+	bare := *p
+	bare.dtype, bare.chw, bare.undone = mem.Uint8, false, true
+	return &bare, left
+}
+
+// left is how the program's floats follow from bytes, or why that cannot be said.
+func (p *Program) left() (left *Left, why string) {
+	const depends, odd = "how floats are made depends on the sample", "Normalize gives a number that cannot be sent (infinite, or -0)"
+	if p.at.wild {
+		return nil, depends
+	}
+	left = &Left{DType: p.dtype}
 	n := p.at.c
 	for i := 0; i < len(p.steps); i += 1 + p.steps[i].span() {
 		s := &p.steps[i]
@@ -45,13 +60,13 @@ func (p *Program) Bare() (*Program, *Left) {
 			}
 		case *normalize:
 			if slices.ContainsFunc(o.mean[:n], func(v float64) bool { return !told(float32(v)) }) {
-				return nil, nil
+				return nil, odd
 			}
 			left.Steps = append(left.Steps, LeftStep{Mean: singles(o.mean[:n]), Std: singles(o.std[:n])})
 		}
 		for _, in := range p.steps[i+1 : i+1+s.span()] {
 			if in.cost == converts {
-				return nil, nil // which it is depends on the sample, as far as is known here
+				return nil, depends // as far as is known here
 			}
 		}
 	}
@@ -59,13 +74,11 @@ func (p *Program) Bare() (*Program, *Left) {
 		left.Steps, left.Scale, left.Bias = nil, singles(p.at.tone.a[:n]), singles(p.at.tone.b[:n])
 		for i := range n {
 			if !told(left.Scale[i]) || !told(left.Bias[i]) {
-				return nil, nil
+				return nil, odd
 			}
 		}
 	}
-	bare := *p
-	bare.dtype, bare.chw, bare.undone = mem.Uint8, false, true
-	return &bare, left
+	return left, ""
 }
 
 // told reports whether a number arrives as it is in JSON, which has none that is infinite, and

@@ -83,6 +83,7 @@ type Program struct {
 	shown     string
 	undone    bool  // bytes are delivered, whatever the tone: see Cut
 	maxPixels int64 // of a picture; 0: kernel.MaxPixels
+	rest      *rest // operations that are left to others; nil: none. See Leave
 }
 
 // Compile makes the program of a field: its codec (rgb, gray, bytes, text, int,
@@ -165,7 +166,12 @@ func digest(text []byte) string {
 
 // Limit sets the number of pixels that a picture may have; 0 is kernel.MaxPixels.
 // It is called before the program is used.
-func (p *Program) Limit(maxPixels int64) { p.maxPixels = maxPixels }
+func (p *Program) Limit(maxPixels int64) {
+	p.maxPixels = maxPixels
+	if p.rest != nil {
+		p.rest.whole.maxPixels = maxPixels // which explains
+	}
+}
 
 // Kind is image, array, number, bytes, text or json.
 func (p *Program) Kind() string { return p.of }
