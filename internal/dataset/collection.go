@@ -31,7 +31,7 @@ type Collection struct {
 	spec    spec.Spec         // defaults and fields written out
 	columns []batch.Field     // as users see them
 	mix     *Mix              // nil without a batch transform
-	left    []*transform.Left // by column, with Options.Bare; nil: nothing is left
+	left    []*transform.Left // by column, with Options.Bare or a device transform; nil: no floats are left
 
 	pipeline, processing string // see State of package loader
 }
@@ -53,10 +53,11 @@ type Part struct {
 	digests *digests // that samples are compared with; nil: none
 	format  string
 	notes   []string // of fields that are left out, for Notes
-	left    string   // fields that the format leaves out, and why; "": none
+	missing string   // fields that the format leaves out, and why; "": none
 
 	Fields   []spec.Field
 	Programs []*transform.Program // one a field; nil: its row is the field's bytes
+	left     []*transform.Left    // of each program: the floats that it leaves to a device; nil: none
 	Wanted   []string             // stored names, each once
 	Value    []int                // of each field: number of its stored name in Wanted
 	viewOf   map[string]string    // by the name of a field that is a view: the field of the Spec

@@ -3,6 +3,7 @@ package dataset
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -28,7 +29,7 @@ func (d *Part) stored(from string) (format.Type, bool) {
 
 // column compiles one field: the program that runs for every sample, and the batch
 // column that it fills.
-func (c *Collection) column(ctx context.Context, d *Part, f *spec.Field) (*transform.Program, batch.Field, error) {
+func (c *Collection) column(ctx context.Context, d *Part, f *spec.Field) (*transform.Program, *transform.Left, batch.Field, error) {
 	t, array := d.stored(f.From)
 	stored := transform.Stored{
 		Array: array, DType: t.DType, Shape: t.Shape, Ragged: t.Ragged,
@@ -38,7 +39,7 @@ func (c *Collection) column(ctx context.Context, d *Part, f *spec.Field) (*trans
 	want := transform.Want{Decode: f.Decode, Ops: f.Transform, Layout: f.Layout, DType: f.DType, Ragged: f.Batch == "padded" || f.Batch == "ragged"}
 	if f.Decode == "" && !want.Pictured(&stored) {
 		if why := d.refused(f.From); why != "" {
-			return nil, batch.Field{}, errs.New(errs.Config, "%s", why).
+			return nil, nil, batch.Field{}, errs.New(errs.Config, "%s", why).
 				Try("leave the field out, write it as .npy or .json, or take its bytes with decode \"bytes\"")
 		}
 		f.Decode = "bytes"
@@ -49,20 +50,33 @@ func (c *Collection) column(ctx context.Context, d *Part, f *spec.Field) (*trans
 	}
 	prog, err := transform.CompileField(want, stored)
 	if err != nil {
-		return nil, batch.Field{}, err
+		return nil, nil, batch.Field{}, err
 	}
 	if a, ok := prog.Array(); ok {
 		out, err := arrayColumn(f, prog, a)
-		return prog, out, err
+		return prog, nil, out, err
 	}
 	if f.Batch != "" || !f.View.IsZero() {
 		if want.Pictured(&stored) || f.Decode == "npy" {
-			return nil, batch.Field{}, errs.New(errs.Config, "batch, view and dtype are for arrays, and this field holds pictures").Try("leave them out, or leave out transforms, layout and decode")
+			return nil, nil, batch.Field{}, errs.New(errs.Config, "batch, view and dtype are for arrays, and this field holds pictures").Try("leave them out, or leave out transforms, layout and decode")
 		}
-		return nil, batch.Field{}, errs.New(errs.Config, "batch and view are for arrays, and this field is decoded as %s", f.Decode).Try("leave them out")
+		return nil, nil, batch.Field{}, errs.New(errs.Config, "batch and view are for arrays, and this field is decoded as %s", f.Decode).Try("leave them out")
+	}
+	var left *transform.Left
+	if ops := c.spec.DeviceTransform; len(ops) > 0 && prog.Kind() == "image" {
+		want.Ops = append(slices.Clone(want.Ops), ops...)
+		whole, err := transform.CompileField(want, stored)
+		if err == nil {
+			prog, left, err = whole.Leave(prog.Steps())
+		}
+		if err != nil {
+			e := *errs.From(err)
+			e.What = "with device_transform after its transform: " + e.What
+			return nil, nil, batch.Field{}, &e
+		}
 	}
 	shape, fixed := prog.Shape()
-	return prog, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed}, nil
+	return prog, left, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed}, nil
 }
 
 // described are the encodings of arrays in which each value carries its own shape.
@@ -154,6 +168,48 @@ func (d *Part) share(columns []batch.Field) {
 		}
 	}
 }
+
+// stepColumns adds the steps that are left of pictures, after all fields, and keeps how
+// floats are made of what they give.
+func (c *Collection) stepColumns(p *spec.Problems) {
+	if len(c.spec.DeviceTransform) == 0 || c.Parts[0].Samples == nil {
+		return
+	}
+	first := c.Parts[0]
+	c.left = make([]*transform.Left, len(first.Programs))
+	pictures := 0
+	for i, prog := range first.Programs {
+		if prog == nil || prog.Kind() != "image" {
+			continue
+		}
+		pictures++
+		steps := 0
+		for n, part := range c.Parts {
+			switch {
+			case part.Programs[i] == nil:
+				p.Addf("dataset %d of the mixture has rows that are made already, and device_transform needs pictures from all", n)
+			case !reflect.DeepEqual(part.left[i], first.left[i]):
+				p.Addf("dataset %d of the mixture makes other floats than dataset 0: device_transform needs the same conversions in all", n)
+			default:
+				steps = max(steps, part.Programs[i].StepsLeft())
+			}
+		}
+		c.left[i] = first.left[i]
+		if steps > 0 {
+			c.columns[i].Steps = len(c.columns)
+			c.columns = append(c.columns, batch.Field{Name: stepsPrefix + c.columns[i].Name, DType: mem.Float64, Shape: mem.Shape{steps, transform.StepNumbers}})
+		}
+	}
+	if pictures == 0 {
+		p.Addf("device_transform is for pictures that the engine makes, and no field is one")
+	}
+	if c.mix != nil {
+		p.Addf("batch_transform %s mixes batches before device_transform would augment them: mix them in the loop, or leave one of them out", c.spec.BatchTransform.Name)
+	}
+}
+
+// stepsPrefix begins the name of the column with the steps that are left of a picture.
+const stepsPrefix = "__steps__"
 
 // lengthColumns adds the lengths of padded fields, after all fields.
 func (c *Collection) lengthColumns(p *spec.Problems) {

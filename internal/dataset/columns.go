@@ -11,7 +11,7 @@ import (
 // Column describes one column of a batch.
 type Column struct {
 	Name  string
-	Kind  string // image, array, number, bytes, text, json
+	Kind  string // image, array, number, bytes, text, json; steps: see Steps
 	DType string // NumPy's name; "object" for bytes, text and json
 	// Shape is that of one sample in memory; nil if it depends on the sample. If the
 	// first axis differs between samples, it is -1.
@@ -23,6 +23,11 @@ type Column struct {
 	// Axes is the order of an image's axes in memory, "hwc" or "chw"; View is how it
 	// is shown.
 	Axes, View string
+	// Steps is the name of the column that has what is left to be done to the bytes of this
+	// picture, and Becomes what that makes of them: rows, columns, channels. That column is
+	// of kind steps.
+	Steps   string
+	Becomes []int
 	// Left is how the numbers, of type DType, are made of the bytes that are in memory; nil:
 	// they are there.
 	Left *transform.Left
@@ -32,7 +37,7 @@ type Column struct {
 func (c *Column) Told() wire.Field {
 	out := wire.Field{
 		Name: c.Name, Kind: c.Kind, DType: c.DType, Shape: c.Shape, Batch: c.Batch, Of: c.Of, ViewOf: c.ViewOf,
-		Axes: c.Axes, View: c.View,
+		Axes: c.Axes, View: c.View, Steps: c.Steps, Becomes: c.Becomes,
 	}
 	if c.Left == nil {
 		return out
@@ -68,6 +73,17 @@ func (c *Collection) Columns() []Column {
 			w.Of = c.columns[at].Name
 		}
 		w.ViewOf = first.viewOf[f.Name]
+		if slices.ContainsFunc(c.columns, func(p batch.Field) bool { return p.Steps == i && i > 0 }) {
+			w.Kind = "steps"
+		}
+		if f.Steps > 0 {
+			w.Steps = c.columns[f.Steps].Name
+			for _, part := range c.Parts { // one of them has steps
+				if _, becomes, ok := part.Programs[i].Given(); ok {
+					w.Becomes = becomes
+				}
+			}
+		}
 		if i < len(c.left) && c.left[i] != nil {
 			w.Left, w.DType = c.left[i], c.left[i].DType.String()
 		}

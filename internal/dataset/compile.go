@@ -31,7 +31,7 @@ func (c *Collection) compile(ctx context.Context, p spec.Problems, opt Options) 
 		}
 		columns := c.compileFields(ctx, part, opt.Stored, &p)
 		if !opt.Stored && len(part.Fields) == 0 {
-			p.Addf("nothing is left to deliver where no fields are named: %s", cmp.Or(part.left, "no stored field is taken unasked"))
+			p.Addf("nothing is left to deliver where no fields are named: %s", cmp.Or(part.missing, "no stored field is taken unasked"))
 		}
 		if i == 0 {
 			c.columns, c.spec.Fields = columns, part.Fields
@@ -45,6 +45,9 @@ func (c *Collection) compile(ctx context.Context, p spec.Problems, opt Options) 
 		c.lengthColumns(&p)
 	}
 	c.compileMix(&p, c.Parts[0].Samples != nil && !opt.Crew && !(opt.Order && unnamed))
+	if len(p) == 0 {
+		c.stepColumns(&p)
+	}
 	if c.spec.Batch.Tokens > 0 && c.spec.OnBad.Policy == spec.Replace {
 		p.Addf("on_bad replace does not go with tokens: another sample may be longer than the batch has room for; skip does")
 	}
@@ -55,7 +58,7 @@ func (c *Collection) compile(ctx context.Context, p spec.Problems, opt Options) 
 		return err
 	}
 	c.pipeline, c.processing = c.pipelineDigest(true), c.pipelineDigest(false)
-	if opt.Bare && c.mix == nil && !opt.Crew {
+	if opt.Bare && c.mix == nil && !opt.Crew && len(c.spec.DeviceTransform) == 0 {
 		c.bare()
 	}
 	return nil
@@ -120,7 +123,7 @@ func (c *Collection) compileFields(ctx context.Context, d *Part, stored bool, p 
 				continue // what it would be decoded to does not matter
 			}
 		}
-		prog, column, err := c.column(ctx, d, f)
+		prog, leaves, column, err := c.column(ctx, d, f)
 		if err != nil && !named && (stored || errs.CodeOf(err) == errs.Unsupported) {
 			left = append(left, fmt.Sprintf("%q (%s)", f.Name, errs.From(err).What))
 			d.Fields = slices.Delete(d.Fields, i, i+1)
@@ -139,7 +142,7 @@ func (c *Collection) compileFields(ctx context.Context, d *Part, stored bool, p 
 			d.Wanted = append(d.Wanted, f.From)
 		}
 		d.Value = append(d.Value, at)
-		d.Programs = append(d.Programs, prog)
+		d.Programs, d.left = append(d.Programs, prog), append(d.left, leaves)
 		columns = append(columns, column)
 	}
 	if left != nil {

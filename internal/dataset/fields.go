@@ -105,10 +105,10 @@ func (d *Part) leaveOut(fields []string) {
 	left := fmt.Sprintf("left out of the batches: %s; fields=[...] takes what can be read, and on_bad=\"skip\" passes over samples without it",
 		listed(fields))
 	d.notes = append(d.notes, left)
-	if d.left != "" {
-		left = d.left + "; " + left
+	if d.missing != "" {
+		left = d.missing + "; " + left
 	}
-	d.left = left
+	d.missing = left
 }
 
 // refuser is a dataset that says why a field is delivered only if it is requested as

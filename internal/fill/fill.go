@@ -247,7 +247,11 @@ func (f *Filler) field(lane *transform.Lane, prog *transform.Program, i int, dat
 		return prog.Part(lane, t.Batch.Row(i, t.Row), c.From*step, c.To*step)
 	}
 	if !f.fields[i].Loose {
-		return prog.Finish(lane, t.Batch.Row(i, t.Row))
+		err := prog.Finish(lane, t.Batch.Row(i, t.Row))
+		if at := f.fields[i].Steps; at > 0 && err == nil {
+			err = prog.StepsOf(lane, t.Key.With(uint64(i)), t.Batch.Row(at, t.Row))
+		}
+		return err
 	}
 	n := shape.Elems() * max(prog.DType().Size(), 1)
 	row, err := f.looseRow(t, i, n)

@@ -28,6 +28,9 @@ type Spec struct {
 	// Mix of the rows of each batch: MixUp, CutMix, or a RandomChoice of these, as
 	// transform.CompileMix reads it; nil: none.
 	BatchTransform *transform.Op `json:"batch_transform,omitempty"`
+	// DeviceTransform is what the client does to every picture after its field's Transform:
+	// batches have a column with the steps, see transform.Leave.
+	DeviceTransform []transform.Op `json:"device_transform,omitempty"`
 
 	Cache   Cache   `json:"cache,omitzero"`
 	Fetch   Fetch   `json:"fetch,omitzero"` // of data that other machines store

@@ -231,7 +231,7 @@ type Stuck struct {
 // Field describes one column of batches.
 type Field struct {
 	Name  string `json:"name"`
-	Kind  string `json:"kind"`            // image | array | number | bytes | text | json
+	Kind  string `json:"kind"`            // image | array | number | bytes | text | json | steps
 	DType string `json:"dtype"`           // NumPy's name; "object" for bytes, text and json
 	Shape []int  `json:"shape,omitempty"` // of one sample in memory; absent if it depends on the sample; begins with -1 if the first axis differs
 	Batch string `json:"batch,omitempty"` // for an array whose samples differ: padded | ragged
@@ -246,6 +246,11 @@ type Field struct {
 	// Left says how the client makes the numbers, of type DType, of the bytes that are in
 	// memory. Absent: the numbers are there.
 	Left *Left `json:"left,omitempty"`
+	// Steps is the name of the column, of kind steps, that has what the client does to the
+	// bytes of this picture before that: for each sample rows of numbers, as
+	// transform.StepNumbers says. Becomes is the rows, columns and channels of the result.
+	Steps   string `json:"steps,omitempty"`
+	Becomes []int  `json:"becomes,omitempty"`
 }
 
 // Left is what the client does to the bytes of pictures. Lists have a number for each

@@ -61,6 +61,9 @@ type Field struct {
 	// (int64). If Pad.To is set, rows have one shape and are not Loose.
 	Pad     Pad
 	Lengths int
+	// Steps is the number of the column that has what is left to be done to the samples,
+	// which are pictures; 0: there is none.
+	Steps int
 	// From and To are the part of a sample's first axis that the column has; 0, 0:
 	// all of it.
 	From, To int
