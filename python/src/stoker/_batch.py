@@ -158,7 +158,7 @@ class Kind:
         return array
 
     def floats(self, raw: Raw) -> Any:
-        """The same for a field of bytes of which floats have to be made."""
+        """The same for a field of bytes with which something is left to be done."""
         return self.finish(raw.here())
 
     def foreign(self, array: Any) -> Any:
@@ -337,7 +337,7 @@ class TorchKind(Kind):
 
 class StagedKind(TorchKind):
     """Tensors that are about to be copied to a device: all are views of the slot, also small ones, because the copy
-    gives those memory of their own (_staging.py). Floats are made there."""
+    gives those memory of their own (_staging.py). What is left is done there."""
 
     def own(self, array: Any) -> Any:
         return array
@@ -393,6 +393,15 @@ class Maker:
         self._plan: Plan | None = None
         self._holds = Holds()
 
+    @property
+    def pictures(self) -> list[Any]:
+        """Where the pictures of a batch are: their numbers, their keys, or [None] if it is one picture."""
+        images = {name_of(field) for field in self._fields.values() if field.kind == "image"}
+        names = self._grouped.names
+        if self._form == "one":
+            return [None] if images else []
+        return [name if self._form == "dict" else at for at, name in enumerate(names) if name in images]
+
     def make(self, message: Message, root: Any) -> Any:
         """A batch, or a Bundle if the message holds several."""
         if message["type"] == "batches":
@@ -400,7 +409,7 @@ class Maker:
         rows = message["rows"]
         columns = {column["name"]: column for column in message["data"]}
         own = self._kind.crowded(message, root)
-        values = [self._field(field, columns[name], rows, root, own) for name, field in self._fields.items()]
+        values = [self._field(field, columns, rows, root, own) for field in self._fields.values()]
         if self._single:
             values = [self._one(field, value) for field, value in zip(self._fields.values(), values, strict=True)]
         facts: dict[str, Any] = {
@@ -410,7 +419,7 @@ class Maker:
         if SEQLENS in columns:
             lengths = self._kind.view(root, "int32", (rows,), columns[SEQLENS]["off"])
             facts["cu_seqlens"] = self._kind.ends(lengths)
-            facts["position_ids"] = self._field(_POSITIONS, columns[POSITION_IDS], rows, root, own)
+            facts["position_ids"] = self._field(_POSITIONS, columns, rows, root, own)
         # Lanes report failures as they happen; for several tries at one place, the first comes first.
         bad = [
             Bad(bad["place"], bad["sample"], bad["put"], from_wire(bad.get("error") or {}))
@@ -449,7 +458,8 @@ class Maker:
     def _fact(self, column: Mapping[str, Any], dtype: str, rows: int, root: Any) -> Any:
         return self._kind.own(self._kind.view(root, dtype, (rows,), column["off"]))
 
-    def _field(self, field: Field, column: Mapping[str, Any], rows: int, root: Any, own: bool) -> Any:
+    def _field(self, field: Field, columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any, own: bool) -> Any:
+        column = columns[field.name]
         if field.dtype == "object":
             return objects(field, column, rows, root)
         if column.get("kind") == "ragged":
@@ -460,7 +470,13 @@ class Maker:
             array = self._kind.own(array)
         if field.axes == "hwc" and field.view == "chw":
             array = self._kind.permute(array, (0, 3, 1, 2))
-        if name_of(field) in self._squeeze:
+        squeezed = name_of(field) in self._squeeze
+        if field.rest is not None:
+            numbers = columns[field.rest.column]
+            of = self._kind.view(root, "float64", (rows, *numbers["shape"]), numbers["off"])
+            raw = Raw(array, field.left, field.view == "chw", field.rest, self._kind.own(of) if own else of, squeezed)
+            return self._kind.floats(raw)
+        if squeezed:
             array = array[..., 0] if field.view == "hwc" else array[:, 0]
         if field.left is not None:
             return self._kind.floats(Raw(array, field.left, planes=field.view == "chw"))

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from . import _notice
 from ._engines import client, forked
 from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError, ResourceError, StallError
-from ._fused import Left
+from ._fused import Left, Rest
 from ._process import GRACE_SECONDS, Aside, Asked, Engine, Gone
 from ._stores import fetched
 from ._stuck import explained
@@ -50,12 +50,14 @@ class Field(NamedTuple):
     batch: str = ""  # padded | ragged, of an array whose samples differ
     view_of: str = ""  # the picture of which it is one of several views, which follow one another
     left: Left | None = None  # its memory has bytes (uint8), of which the numbers are made here
+    rest: Rest | None = None  # what is done here to the bytes of a picture before that
 
     @staticmethod
     def read(told: Message) -> Field:
         axes, view, batch, view_of = (told.get(key, "") for key in ("axes", "view", "batch", "view_of"))
         left = None if told.get("left") is None else Left.read(told["dtype"], told["left"])
-        return Field(told["name"], told["kind"], told["dtype"], axes, view, batch, view_of, left)
+        rest = Rest(told["steps"], tuple(told["becomes"])) if told.get("steps") else None
+        return Field(told["name"], told["kind"], told["dtype"], axes, view, batch, view_of, left, rest)
 
     @property
     def stored(self) -> str:
@@ -94,7 +96,7 @@ def _opened(answer: Message, engine: Engine) -> Opened:
         pipeline=str(answer.get("pipeline", "")),
         classes=list(answer.get("classes") or []),
         format=str(answer.get("format", "")),
-        fields=[Field.read(field) for field in answer.get("fields") or []],
+        fields=[Field.read(field) for field in answer.get("fields") or [] if field["kind"] != "steps"],
         lanes=int(answer.get("lanes") or engine.lanes),
         order=dict(answer.get("order") or {}),
         stride=int(answer.get("stride", 1)),

@@ -1,4 +1,4 @@
-"""What a loader has copied to a device: for ``loader.stats()`` and the lines of the log."""
+"""What a loader has copied to a device and done there: for ``loader.stats()`` and the lines of the log."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Any
 
 
 class Counts:
-    """What a loader has copied. ``busy`` is the device's time, in seconds."""
+    """What a loader has copied and made. ``busy`` and ``made_busy`` are the device's time, in seconds."""
 
     def __init__(self) -> None:
         self.device = ""  # that the last pass copied to
         self.copies = self.bytes = 0
         self.busy = 0.0
+        self.made, self.made_busy = 0, 0.0  # messages with which something was done there after the copy
         self.pinned = True  # slots are pinned in place
         self.asked = self.ahead = 0  # how often the loop asked, and the batches that were there already, in all
 
@@ -38,6 +39,8 @@ class Counts:
             "bytes": self.bytes,
             "busy_s": self.busy,
             "bytes_per_s": rate,
+            "transforms": self.made,
+            "transforms_busy_s": self.made_busy,
             "ahead_mean": self.ahead / self.asked if self.asked else 0.0,
             "pinned_slots": self.pinned,
         }

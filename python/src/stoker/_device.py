@@ -72,6 +72,17 @@ class Flight:
             self.counts.busy += port.seconds(self.begin, self.end)
 
 
+class Making(Flight):
+    """What is made there of the copies: it has no sources, and its time is counted by itself."""
+
+    __slots__ = ()
+
+    def landed(self, port: Any) -> None:
+        assert self.counts is not None
+        self.counts.made += 1
+        self.counts.made_busy += port.seconds(self.begin, self.end)
+
+
 class _Ended(weakref.ref[_lease.Memory]):
     """Knows the address of a mapping that has ended."""
 
@@ -191,7 +202,8 @@ class Copies:
         return True
 
     def load(self, root: Any, values: Sequence[Any], paired: bool, counts: Counts) -> list[Loaded]:
-        """Starts the copies of a message's batches. Full if there is no memory for them; nothing was started then."""
+        """Starts the copies of a message's batches. Full if there is no memory for them. Copies may have been started
+        then: they keep their own sources, and the batches are copied again at the next call."""
         port = self.port
         with self._lock:
             pinned = root is not None and self.pins.pinned(root.memory)
@@ -204,19 +216,19 @@ class Copies:
             try:
                 for run in runs:
                     run.there = port.empty(run.room())
-                for floats in plan.floats:
-                    floats.allocate(port)
+                for result in plan.results:
+                    result.allocate(port)
+                end = self._started(runs, plan, counts)
             except Exception as error:
                 if port.full(error):
                     raise Full from error
                 raise
-            end = self._started(runs, plan, counts)
-            there = [run.there for run in runs if plan.shown(run)] + [floats.memory for floats in plan.floats]
+            there = [run.there for run in runs if plan.shown(run)] + [result.memory for result in plan.results]
             return [Loaded(plan.made(value), there, end, plan.late) for value in values]
 
     def _started(self, runs: Sequence[Any], plan: Plan, counts: Counts) -> Any:
         """Starts copies, and what is made of them there. Returns the event after both; None: there is nothing to copy.
-        The sources are given back before that, after the copies."""
+        The sources are given back before that, after the copies, also if there is no memory for what is made."""
         if not runs:
             return None
         port = self.port
@@ -224,14 +236,16 @@ class Copies:
         try:
             for run in runs:
                 port.copy(run.there if run.there.numel() == run.size else run.there[: run.size], run.here)
-            copied = end = port.mark()
-            if plan.floats:
-                plan.compute(self._constants)
-                end = port.mark()
+            copied = port.mark()
         except BaseException:  # some may have been started
             self._lost.append(plan.keep)
             raise
         self._flies(Flight(plan.keep, begin, copied, sum(run.size for run in runs), counts))
+        if not plan.results:
+            return copied
+        plan.compute(self._constants)
+        end = port.mark()
+        self._flies(Making(None, copied, end, 0, counts))
         return end
 
     def _flies(self, flight: Flight) -> None:

@@ -4,19 +4,23 @@ If the last steps of a field only make floats of bytes (ToTensor, ToDtype, Norma
 engine for the bytes, a quarter of float32, and does those steps after the copy, on the stream of copies. The numbers
 are the engine's to the bit: the same operations in the same order, each rounded by itself, and none fused.
 
-Left     what the engine has left to do for a field
-Raw      a field of a batch of which it has to be done
-Floats   the memory there of one, and its making
+With device_transform=, the steps before these are left too (_device_steps.py), and the field may stay bytes.
+
+Left     how the floats of a field are made of bytes
+Rest     what has to be done to the bytes before that
+Raw      a field of a batch of which this has to be done
+Result   the memory there of what it gives, and its making
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
+from . import _device_steps as steps
+
 Numbers = tuple[float, ...]  # float32, one for each channel
-BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+BYTES = {"uint8": 1, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
 class Step(NamedTuple):
@@ -52,11 +56,19 @@ class Left(NamedTuple):
         return bool(self.steps) and self.steps[0].to == "float32" != self.dtype
 
 
+class Rest(NamedTuple):
+    """What has to be done to the bytes of pictures: the column of a batch that has the steps, and the rows, columns and
+    channels of the pictures after them."""
+
+    column: str
+    becomes: tuple[int, ...]
+
+
 def numbers(values: Numbers, dtype: str, shape: Sequence[int]) -> Any:
     """A tensor here of numbers, which are rounded to the type."""
     import torch
 
-    return torch.tensor(values, dtype=getattr(torch, dtype)).view(tuple(shape))
+    return torch.tensor(values, dtype=getattr(torch, dtype), device="cpu").view(tuple(shape))
 
 
 class Constants:
@@ -109,60 +121,138 @@ def fill(out: Any, between: Any, given: Any, left: Left, constants: Sequence[Any
 
 class Raw:
     """A field whose memory has bytes: ``tensor``, as the user sees it but for its type. ``planes``: the channels are
-    its third axis from the end, otherwise the last; a picture of one channel may have no axis for it."""
+    its third axis from the end, otherwise the last; a picture of one channel may have no axis for it.
 
-    __slots__ = ("left", "planes", "tensor")
+    ``rest``: what has to be done to the bytes, by ``numbers``, float64 (rows, steps, numbers). The tensor has an axis
+    for channels then, which the user does not see if it is ``squeezed``. ``left`` is None if the field stays bytes."""
 
-    def __init__(self, tensor: Any, left: Left, planes: bool) -> None:
+    __slots__ = ("left", "numbers", "planes", "rest", "squeezed", "tensor")
+
+    def __init__(
+        self,
+        tensor: Any,
+        left: Left | None,
+        planes: bool,
+        rest: Rest | None = None,
+        numbers: Any = None,
+        squeezed: bool = False,
+    ) -> None:
         self.tensor, self.left, self.planes = tensor, left, planes
+        self.rest, self.numbers, self.squeezed = rest, numbers, squeezed
 
     def __getitem__(self, number: int) -> Raw:
+        assert self.rest is None  # those are batches
         return Raw(self.tensor[number], self.left, self.planes)
 
+    @property
+    def dtype(self) -> str:
+        """Of what is made."""
+        return "uint8" if self.left is None else self.left.dtype
+
     def here(self) -> Any:
-        """The floats, in memory of this process."""
+        """What is made, in memory of this process."""
         import torch
 
-        tensor, left = self.tensor, self.left
-        out = torch.empty(tensor.shape, dtype=getattr(torch, left.dtype))
-        between = torch.empty(tensor.shape, dtype=torch.float32) if left.wide else None
-        constants = Constants(numbers)
+        work = Work(self)
+        like = work.like()
+        out = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device="cpu")
+        between = torch.empty(out.shape, dtype=torch.float32, device="cpu") if work.wide else None
+        constants = [] if self.left is None else Constants(numbers).of(self.left, self.planes)
         with torch.no_grad():
-            fill(out, between, tensor, left, constants.of(left, self.planes))
-        return out
+            work.fill(out, between, self.tensor, self.numbers, constants)
+        return work.squeezed(out)
 
 
-class Floats:
-    """The floats there of one Raw. ``memory`` is theirs, as ``port.empty`` gave it."""
+class Work:
+    """What has to be done for one Raw, found out while its numbers are here. Tensors that it is given have an axis for
+    channels wherever the Raw's has."""
 
-    __slots__ = ("_between", "_floats", "_raw", "memory")
+    def __init__(self, raw: Raw) -> None:
+        self._left, self._planes, self._rest, self._squeezed = raw.left, raw.planes, raw.rest, raw.squeezed
+        self._dtype = raw.dtype
+        self._shape = tuple(raw.tensor.shape)
+        self.wide = raw.left is not None and raw.left.wide
+        self._script: steps.Script | None = None
+        if raw.rest is None:
+            return
+        rows, *size = raw.tensor.shape
+        channels, height, width = size if raw.planes else (size[2], size[0], size[1])
+        self._script = steps.script_of(raw.numbers, (height, width, channels))
+        height, width, channels = raw.rest.becomes
+        self._shape = (rows, channels, height, width) if raw.planes else (rows, height, width, channels)
+
+    def like(self) -> Any:
+        """A tensor without memory, like what is made. Bytes are as the engine has them, channels last."""
+        import torch
+
+        found = torch.empty(self._shape, dtype=getattr(torch, self._dtype), device="meta")
+        if self._left is None and self._planes:
+            found = found.contiguous(memory_format=torch.channels_last)
+        return found
+
+    def squeezed(self, made: Any) -> Any:
+        """What the user sees of it."""
+        if not self._squeezed:
+            return made
+        return made[:, 0] if self._planes else made[..., 0]
+
+    def fill(self, out: Any, between: Any, given: Any, numbers: Any, constants: Sequence[Any]) -> None:
+        """Makes ``out`` of the bytes ``given`` and the numbers of the steps, all on one device."""
+        if self._script is not None:
+            into = self._channels_first(out) if self._left is None else None
+            made = steps.run(self._channels_first(given), numbers, self._script, self._rest.becomes, into)  # type: ignore[union-attr]
+            if self._left is None:
+                return
+            given = made if self._planes else made.permute(0, 2, 3, 1)
+        assert self._left is not None
+        fill(out, between, given, self._left, constants)
+        if self._script is not None:
+            steps.erase(self._channels_first(out), self._script)
+
+    def _channels_first(self, tensor: Any) -> Any:
+        return tensor if self._planes else tensor.permute(0, 3, 1, 2)
+
+
+class Result:
+    """What is made there of one Raw. ``memory`` is its own, as ``port.empty`` gave it."""
+
+    __slots__ = ("_between", "_made", "_raw", "_seen", "_work", "memory")
 
     def __init__(self, raw: Raw) -> None:
         self._raw = raw
+        self._work = Work(raw)
         self.memory: Any = None
         self._between: Any = None
-        self._floats: Any = None
+        self._made: Any = None
+        self._seen: Any = None
+
+    @property
+    def numbers(self) -> Any:
+        """The tensor here that has the numbers of the steps; None: there are none."""
+        return self._raw.numbers
 
     def allocate(self, port: Any) -> None:
         """Takes memory there, or raises what ``port.full`` knows."""
         import torch
 
-        left, shape = self._raw.left, self._raw.tensor.shape
-        self.memory = port.empty(max(shape.numel() * BYTES[left.dtype], 1))
-        if left.wide:
-            memory = port.empty(max(shape.numel() * BYTES["float32"], 1))
-            self._between = shaped(memory, torch.empty(shape, dtype=torch.float32, device="meta"))
-        self._floats = shaped(self.memory, torch.empty(shape, dtype=getattr(torch, left.dtype), device="meta"))
+        like = self._work.like()
+        self.memory = port.empty(max(like.numel() * BYTES[self._raw.dtype], 1))
+        if self._work.wide:
+            memory = port.empty(max(like.numel() * BYTES["float32"], 1))
+            self._between = shaped(memory, torch.empty(like.shape, dtype=torch.float32, device="meta"))
+        self._made = shaped(self.memory, like)
+        self._seen = shaped(self.memory, self._work.squeezed(like)) if self._raw.squeezed else self._made
 
-    def start(self, port: Any, given: Any, constants: Constants) -> None:
-        """Makes them on the stream of copies, of bytes there."""
-        left = self._raw.left
+    def start(self, port: Any, given: Any, numbers: Any, constants: Constants) -> None:
+        """Makes it on the stream of copies, of bytes there, and of the numbers of the steps there."""
+        left, work, out = self._raw.left, self._work, self._made
         between, self._between = self._between, None  # free when it is done, as the bytes are
-        port.compute(partial(fill, self._floats, between, given, left, constants.of(left, self._raw.planes)))
+        known = [] if left is None else constants.of(left, self._raw.planes)
+        port.compute(lambda: work.fill(out, between, given, numbers, known))
 
     def made(self) -> Any:
-        """The floats."""
-        return self._floats
+        """What the user gets."""
+        return self._seen
 
 
 def shaped(memory: Any, like: Any, begin: int = 0) -> Any:

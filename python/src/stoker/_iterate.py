@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from . import _client, _device, _ranks, _trainers
 from ._feed import Feed, Piece
-from ._mixing import Changer
+from ._mixing import Augmenter, Changer
 from ._receipt import Part
 from ._stats import FLUSH_NS, Meter, Tally
 from ._target import Target
@@ -172,7 +172,7 @@ class Passage(Iterator[T]):
         static = self._loader._static
         if static is not None:
             static.begin(self)
-        if (self.target.moves or static is not None) and isinstance(self._maker, Changer):
+        if (self.target.moves or static is not None) and isinstance(self._maker, (Augmenter, Changer)):
             self._make = self._maker.made.make
         self._stage = _device.stage(self.target, self._meter.copied)
 

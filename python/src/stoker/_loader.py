@@ -155,6 +155,11 @@ class DataLoader(Passing, _Base[T]):
                       batch's first place decide what they draw. Rows that are not ``valid`` are left out. Batches that
                       the engine makes are mixed there, others in the training process. Any other function is called
                       with each batch in the training process, and what it returns is the batch
+    device_transform  a transform or a list of them, done to the pictures of whole batches on the device: needs device=,
+                      and pictures of one size. Of the transforms that the engine knows, it makes the choices, by the
+                      keys of the samples, as if they followed the dataset's transform=; torch's operators do them.
+                      From the first step that it does not know, each is called with the pictures of a batch, with
+                      torch's generators seeded by seed, epoch, step and rank, and put back afterwards
     tune              "playbook", or the path of one: uses the num_workers and prefetch that ``stoker.tune`` found for
                       this machine and dataset, unless they are given here. Without a matching entry, warns and uses the
                       defaults; without the file, ConfigError
@@ -332,6 +337,7 @@ class DataLoader(Passing, _Base[T]):
         tune: str | None = None,
         native: bool | None = None,
         batch_transform: Any = None,
+        device_transform: Any = None,
     ) -> None:
         keywords = {key: scalar(value) for key, value in locals().items() if key not in ("self", "dataset")}
         if (same := _trainers.again(keywords, _DEFAULTS, dataset)) is not None:

@@ -284,6 +284,8 @@ class Positioned(Checked):
         """
         info, mix = self._info(), self._settings.mix
         pipeline = self._dataset._pipeline(info.pipeline, self._settings)
+        if (on_device := self._settings.on_device) is not None:
+            pipeline = on_device.pipeline(pipeline)
         seen, way = None, self._dataset._way(self._at, self._settings)
         at = self._standing()
         if at is not None:

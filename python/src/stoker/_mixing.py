@@ -2,6 +2,7 @@
 
 Mixer     mixes what another maker made, as the engine has chosen
 Changer   calls the user's function with what another maker made
+Augmenter calls the functions of device_transform= with its pictures
 
 The engine mixes the batches that it makes itself (internal/loader/mix.go). Those of Python workers, of collate
 functions and of num_workers=0 have whatever structure the user's code gave them, so they are mixed here, in place, one
@@ -18,6 +19,7 @@ from typing import Any
 from ._batch import _Facts
 from ._bundle import Bundle
 from ._errors import ConfigError
+from ._keyed import base_seed
 from ._mix import Changes, Mix
 from ._moved import like
 from ._spec import Settings
@@ -100,9 +102,36 @@ class Changer(_Wrapper):
         return named(changed, facts), facts
 
 
+class Augmenter(_Wrapper):
+    """Makes batches whose pictures went through functions of the user's. Where batches go to a device in between,
+    ``made`` makes them, and ``changed`` is called with those on the device."""
+
+    def __init__(self, made: Any, settings: Settings) -> None:
+        super().__init__(made)
+        self.made = made
+        assert settings.on_device is not None
+        self._on_device = settings.on_device
+        if not made.pictures:
+            raise ConfigError(
+                "device_transform is for pictures, and no field is one",
+                hint="use batch_transform=, whose function gets whole batches",
+            )
+        rank, world = settings.process
+        self._key = lambda epoch, step: base_seed(settings.seed.value, epoch, step * world + rank + 1)
+
+    def make(self, message: Message, root: Any) -> Any:
+        return self.changed(self._made.make(message, root), message["epoch"], message["step"])
+
+    def changed(self, found: Any, epoch: int, step: int) -> Any:
+        """The batch with its pictures changed."""
+        return self._on_device.changed(found, self._made.pictures, self._key(epoch, step))
+
+
 def around(made: Any, settings: Settings) -> Any:
     """The maker of a loader's batches, with what its batch transform does in this process."""
     mix, hands = settings.mix, settings.hands
+    if settings.on_device is not None and settings.on_device.functions:
+        return Augmenter(made, settings)
     if isinstance(mix, Changes):
         return Changer(made, mix)
     if mix is None or hands is None:

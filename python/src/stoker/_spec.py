@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from . import _crew, _mix, _notice, _sharding, _static, _target
+from . import _crew, _mix, _notice, _on_device, _sharding, _static, _target
 from . import _orders as orders
 from . import _ranks as ranks
 from . import _seeds as seeds
@@ -105,6 +105,7 @@ class Settings:
     target: _target.Target | None = None  # the device that batches are copied to
     static: bool = False  # into the same tensors every time
     mix: _mix.Mix | _mix.Changes | None = None  # the batch transform
+    on_device: _on_device.OnDevice | None = None  # the device transform
     torch: dict[str, Any] = field(default_factory=dict)  # torch's keywords that are only shown as attributes
 
     @property
@@ -204,6 +205,12 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
     mix = _mix.read(k["batch_transform"], problems)
     if isinstance(mix, _mix.Mix) and single and hands is None:
         problems.add(f"{mix.words} mixes the samples of a batch, and there are none", "give a batch_size")
+    on_device = _on_device.read(k, output, target, own is None, single, problems)
+    if on_device is not None and on_device.functions and mix is not None:
+        problems.add(
+            "batch_transform= cannot be combined with functions in device_transform=",
+            "call all functions in batch_transform, or mix in the loop",
+        )
     problems.raise_any()
     if isinstance(mix, _mix.Mix) and hands is not None:
         _notice.say(
@@ -248,6 +255,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         target=target,
         static=static,
         mix=mix,
+        on_device=on_device,
         torch={
             name: k[name]
             for name in (
@@ -303,6 +311,8 @@ def spec(
     )
     if isinstance(settings.mix, _mix.Mix):
         built["batch_transform"] = settings.mix.spec(recipe.form, names)
+    if settings.on_device is not None:
+        built["device_transform"] = settings.on_device.ops or None
     built["cache"] = settings.cache
     built["fetch"] = settings.fetch
     built["workers"] = settings.workers

@@ -6,7 +6,7 @@ A batch may be any structure of tuples, lists, dicts and named tuples. Its tenso
     in the slot, small       the same, but in memory of their own: who keeps all labels must not keep all images
     in other memory          through pinned memory, small ones together; pinned tensors directly
     on a device already      left as they are
-    bytes of floats          as bytes; the floats are made there, in memory of their own (_fused.py)
+    bytes of what is left    as bytes; what is left is done there, in memory of its own (_fused.py)
     of an unusual kind       (sparse, nested, subclasses with rules of their own; objects with a ``to`` of their own):
                              moved when the loop takes the batch, by their own ``to``
 
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._batch import OWNED_BYTES, _Facts
-from ._fused import Constants, Floats, Raw, shaped
+from ._fused import Constants, Raw, Result, shaped
 from ._moved import like
 
 GAP = 1 << 16  # at most so many bytes between two fields are copied with them
@@ -84,10 +84,11 @@ class Plan:
         self._at: dict[int, tuple[Run, int, Any]] = {}
         self._made: dict[int, Any] = {}
         self.keep: list[Any] = []
-        self._raw: dict[int, Floats] = {}  # by the id of the tensor that has their bytes
+        self._raw: dict[int, Result] = {}  # by the id of the tensor that has their bytes
+        self._numbers: set[int] = set()  # ids of the tensors that have the numbers of their steps
 
     @property
-    def floats(self) -> list[Floats]:
+    def results(self) -> list[Result]:
         """What is made there of bytes."""
         return list(self._raw.values())
 
@@ -114,8 +115,11 @@ class Plan:
             if value.__dict__:
                 self._facts(value.__dict__)
         elif isinstance(value, Raw):
-            self._raw[id(value.tensor)] = Floats(value)
+            self._raw[id(value.tensor)] = Result(value)
             self._look(value.tensor)
+            if value.numbers is not None:
+                self._numbers.add(id(value.numbers))
+                self._look(value.numbers)
         elif searched(value):
             self._all(value)
         elif callable(getattr(value, "to", None)) and not isinstance(value, type):
@@ -239,13 +243,19 @@ class Plan:
 
     def shown(self, run: Run) -> bool:
         """Whether a batch has anything of what this run copies."""
-        return any(run is at[0] for number, at in self._at.items() if number not in self._raw)
+        hidden = self._raw.keys() | self._numbers
+        return any(run is at[0] for number, at in self._at.items() if number not in hidden)
 
     def compute(self, constants: Constants) -> None:
-        """Makes floats there of what was copied. Called where the runs are copied."""
-        for number, floats in self._raw.items():
+        """Makes what is left of what was copied. Called where the runs are copied."""
+
+        def there(number: int) -> Any:
             run, begin, like = self._at[number]
-            floats.start(self._port, shaped(run.there, like, begin), constants)
+            return shaped(run.there, like, begin)
+
+        for number, result in self._raw.items():
+            numbers = None if result.numbers is None else there(id(result.numbers))
+            result.start(self._port, there(number), numbers, constants)
 
     def made(self, value: Any) -> Any:
         """A batch there, or the pair of one and its facts. Called where the runs are copied."""

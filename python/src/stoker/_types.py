@@ -92,3 +92,4 @@ class Keywords(TypedDict, total=False):
     tune: str | None
     native: bool | None
     batch_transform: Any
+    device_transform: Any

@@ -138,6 +138,62 @@ def test_floats_of_bytes(arrays: Path, end: str, layout: str) -> None:
         assert there.stats()["device"]["bytes"] < 1.1 * ROWS * SIDE * SIDE * 3
 
 
+LEFT: dict[str, list[Any]] = {
+    "crops": [T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.RandomCrop(24, padding=4, padding_mode="reflect")],
+    "bicubic": [T.RandomResizedCrop(24, interpolation=T.InterpolationMode.BICUBIC)],
+    "nearest": [T.RandomResizedCrop(24, interpolation=T.InterpolationMode.NEAREST)],
+    "colours": [T.ColorJitter(0.4, 0.4, 0.4, 0.2), T.RandomGrayscale(0.3), T.RandomPhotometricDistort()],
+    "tables": [
+        T.RandomEqualize(),
+        T.RandomAutocontrast(),
+        T.RandomPosterize(3),
+        T.RandomSolarize(99),
+        T.RandomInvert(),
+    ],
+    "neighbours": [
+        T.RandomAdjustSharpness(3),
+        T.GaussianBlur((5, 9), (0.3, 2.0)),
+        T.RandomErasing(0.9, value=(9, 99, 7)),
+    ],
+    "warps": [
+        T.RandomRotation(40, fill=7),
+        T.RandomAffine(20, (0.1, 0.2), (0.8, 1.2), 9),
+        T.RandomPerspective(0.5, 0.8),
+    ],
+    "bilinear warps": [T.RandomAffine(20, (0.1, 0.2), (0.8, 1.2), 9, T.InterpolationMode.BILINEAR, fill=9)],
+    "policies": [T.RandAugment(3, 11), T.TrivialAugmentWide(), T.AutoAugment()],
+    "floats": [T.RandAugment(), T.ToTensor(), T.RandomErasing(0.7, value=0.5), T.Normalize([0.5] * 3, [0.3] * 3)],
+    "halves": [T.ColorJitter(0.4), T.ToDtype("bfloat16", scale=True), T.Normalize([0.5] * 3, [0.3] * 3)],
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_device_transform(arrays: Path, name: str) -> None:
+    """Pictures that the device augments are the engine's to the bit."""
+    keywords: dict[str, Any] = {"batch_size": BATCH, "shuffle": True, "seed": 3}
+
+    def pictures(transform: list[Any]) -> Any:
+        fields = [stoker.Field("x", transform=transform, decode="rgb"), "y"]
+        return stoker.NpyDataset(x=str(arrays / "x.npy"), y=str(arrays / "y.npy"), fields=fields).to_tuple("x", "y")
+
+    made: Any = stoker.DataLoader
+    with (
+        made(pictures(LEFT[name]), **keywords) as here,
+        made(pictures([]), device="cuda", device_transform=LEFT[name], **keywords) as there,
+    ):
+        cuda.set_sync_debug_mode("error")  # nothing waits for the device
+        try:
+            found = list(there)
+        finally:
+            cuda.set_sync_debug_mode("default")
+        for one, other in zip(here, found, strict=True):
+            assert other[0].is_cuda
+            assert (one[0].dtype, one[0].shape, one[0].stride()) == (other[0].dtype, other[0].shape, other[0].stride())
+            wrong = (one[0].view(torch.uint8) != other[0].cpu().view(torch.uint8)).sum()
+            assert int(wrong) == 0, f"{int(wrong)} of {one[0].numel()} bytes"
+        assert there.stats()["device"]["transforms_busy_s"] > 0
+
+
 def test_slots_can_be_pinned_in_place() -> None:
     """cuMemHostRegister of a shared mapping, which is what a slot is; a second call, a refusal, and none pending."""
     import ctypes

@@ -1,0 +1,153 @@
+"""The keyword ``device_transform``: what is done to the pictures of a batch where the batch is.
+
+read()     the keyword -> OnDevice
+OnDevice   steps that the engine knows, of which it makes the choices (_device_steps.py does them), then functions
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from ._batch import _Facts
+from ._compile import _changed, _is_ours, _one, flat
+from ._errors import Problems
+from ._target import Target
+from ._theirs import called, named
+from ._views import views_of
+
+_MIXES = ("MixUp", "CutMix")
+
+
+class OnDevice(NamedTuple):
+    """What ``device_transform=`` says."""
+
+    ops: list[dict[str, Any]]  # part of the Spec
+    functions: tuple[Callable[[Any], Any], ...]  # of the pictures of a batch, after these
+
+    def changed(self, batch: Any, pictures: Sequence[Any], key: int) -> Any:
+        """A batch whose pictures went through the functions. ``pictures`` are the places of pictures in it."""
+
+        def through(value: Any) -> Any:
+            if type(value) is list:  # views
+                return [through(one) for one in value]
+            for function in self.functions:
+                value = function(value)
+            return value
+
+        with _seeded(key, batch):
+            return changed_in(batch, pictures, through)
+
+    def pipeline(self, known: str) -> str:
+        """The digest of fields and transforms in states, with the functions in it."""
+        if not self.functions:
+            return known
+        text = "\0".join([known, "device_transform", *map(named, self.functions)])
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def changed_in(batch: Any, places: Sequence[Any], change: Callable[[Any], Any]) -> Any:
+    """A batch with ``change(value)`` in these places: numbers, keys, or None for a batch that is one array."""
+    if list(places) == [None]:
+        found = change(batch)
+        if found is not batch and hasattr(found, "__dict__"):
+            vars(found).update(vars(batch))
+        return found
+    assert isinstance(batch, _Facts)
+    made: Any = batch
+    if isinstance(made, Mapping):
+        made = type(batch)({key: change(value) if key in places else value for key, value in made.items()})  # type: ignore[call-arg]
+    else:
+        made = type(batch)(change(value) if at in places else value for at, value in enumerate(made))  # type: ignore[call-arg]
+    vars(made).update(vars(batch))
+    return made
+
+
+def read(
+    k: Mapping[str, Any], output: str, target: Target | None, native: bool, single: bool, problems: Problems
+) -> OnDevice | None:
+    """What the keyword says; None if it is not given. Adds what is wrong to problems. ``native``: the engine makes the
+    batches."""
+    transform = k["device_transform"]
+    if transform is None:
+        return None
+    where = "device_transform"
+    if not native:
+        problems.add(
+            f"{where} is for pictures that the engine makes, and Python makes these batches",
+            "give the steps to the dataset's transform; a function as batch_transform= gets the batch on the device",
+        )
+        return None
+    if output != "torch":
+        problems.add(
+            f"{where} is done by torch, and output is {output!r}", "leave output out, or put the steps into transform="
+        )
+    if target is None:
+        problems.add(f"{where} needs device=", "pass device='cuda'; with device='cpu' it runs in the training process")
+    if single:
+        problems.add(f"{where} is for batches, and there are none", "give a batch_size")
+    steps = flat(transform)
+    ops: list[dict[str, Any]] = []
+    for at, step in enumerate(steps):
+        name = type(step).__name__
+        if views_of(step) is not None and _is_ours(type(step)):
+            hint = "put Views into the dataset's transform: each view then goes through device_transform"
+            problems.add(f"{where} cannot make views", hint)
+            return None
+        if name in _MIXES:
+            hint = f"mix in the loop, or pass batch_transform={name}(...) and leave {where} out"
+            problems.add(f"{where} cannot mix samples, as {name} does", hint)
+            return None
+        strange = Problems(where)
+        found = _one(step, f"transform {at + 1} of {len(steps)}", strange)
+        if strange and _is_ours(type(step)) and _changed(step) is None:
+            for what, hint in strange._found:
+                problems.add(f"{where}: {what}", hint)
+            return None
+        if strange:
+            return _with_functions(ops, steps[at:], bool(k["static_buffers"]), problems)
+        ops += found
+    return OnDevice(ops, ())
+
+
+def _with_functions(
+    ops: list[dict[str, Any]], functions: Sequence[Any], static: bool, problems: Problems
+) -> OnDevice | None:
+    for function in functions:
+        if isinstance(function, type) or not callable(function):
+            problems.add(
+                f"device_transform: {called(function)} cannot be called", "give transforms, or functions of a batch"
+            )
+            return None
+        if _is_ours(type(function)):
+            problems.add(
+                f"device_transform: {type(function).__name__} of stoker.transforms comes after {called(functions[0])}, "
+                "which is Python",
+                "put it before the first function of your own",
+            )
+            return None
+    if static:
+        problems.add(
+            f"static_buffers needs the same tensors every time, and {called(functions[0])} of device_transform returns "
+            "new ones",
+            "call it in the loop",
+        )
+    return OnDevice(ops, tuple(functions))
+
+
+@contextmanager
+def _seeded(key: int, batch: Any) -> Iterator[None]:
+    """torch's generators, of the CPU and of the devices that have the batch, begin at a key, and are as before
+    afterwards."""
+    import torch
+
+    values = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple) else [batch]
+    every = [one for value in values for one in (value if type(value) is list else [value])]
+    cuda = sorted({one.device.index for one in every if isinstance(one, torch.Tensor) and one.is_cuda})
+    with torch.random.fork_rng(devices=cuda):
+        torch.default_generator.manual_seed(key)
+        for number in cuda:
+            torch.cuda.default_generators[number].manual_seed(key)
+        yield
