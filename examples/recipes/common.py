@@ -111,11 +111,19 @@ def rate(
         begin = None
         for batch in batches:
             if begin is None:
-                begin = time.perf_counter()
+                begin = now()
             else:
                 samples += count(batch)
-        seconds += time.perf_counter() - begin if begin is not None else 0
+        seconds += now() - begin if begin is not None else 0
     return samples / seconds if seconds else 0.0
+
+
+def now() -> float:
+    """The time in seconds when the GPU, if it is in use, has done what it was told."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def equal(*loaders: Iterable[Any]) -> bool:

@@ -1,9 +1,13 @@
 """A complete training on one device or several, by torch's loader and by stoker's: what it fed, and what it waited.
 
 Answers the complete loop of the first article, on photographs in place of random tensors, and with what the articles
-ask for around it: AMP, channels_last, DistributedDataParallel, and a checkpoint. Both loaders read the same ImageFolder
-as uint8, and the device makes floats of it. With --out, a checkpoint holds the loader's state, and --resume continues
-with the next batch, in the middle of an epoch. (torch's loader has no state: its training begins anew.)
+ask for around it: AMP, channels_last, DistributedDataParallel, torch.compile, a CUDA graph, and a checkpoint. Both
+loaders read the same ImageFolder as uint8, and the device makes floats of it. stoker's has ``device=``: its batches are
+there before the loop asks for them. With --out, a checkpoint holds the loader's state, and --resume continues with the
+next batch, in the middle of an epoch. (torch's loader has no state: its training begins anew.)
+
+With --graph, steps of stoker's training are one CUDA graph: ``static_buffers=True`` gives the same tensors in every
+step. It needs a GPU, and is for one rank.
 
 On a CPU the model has one core, as if it were a device of its own. If it is what takes the time, the two rates are
 equal: then look at the share of the time that was spent waiting for data.
@@ -11,6 +15,8 @@ equal: then look at the share of the time that was spent waiting for data.
     python examples/recipes/train.py
     torchrun --nproc-per-node=2 examples/recipes/train.py
     python examples/recipes/train.py --loader stoker --out checkpoints --resume
+    python examples/recipes/train.py --device cuda --model resnet50 --batch-size 256 --compile
+    python examples/recipes/train.py --device cuda --loader stoker --graph
 """
 
 from __future__ import annotations
@@ -66,10 +72,20 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=2, help="default: 2")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--amp", action=argparse.BooleanOptionalAction, default=True, help="lower precision")
+    parser.add_argument(
+        "--half", choices=("bfloat16", "float16"), default="bfloat16", help="which; default: bfloat16, without a scaler"
+    )
+    parser.add_argument(
+        "--compile", nargs="?", const="inductor", metavar="BACKEND", help="torch.compile; default: not; inductor"
+    )
+    parser.add_argument("--graph", action="store_true", help="a CUDA graph of stoker's steps")
     parser.add_argument("--out", type=Path, help="a folder for the checkpoint of stoker's training")
     parser.add_argument("--save-every", type=int, default=3, metavar="STEPS", help="default: 3")
     parser.add_argument("--resume", action="store_true", help="goes on from the checkpoint in --out, if there is one")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.graph and (args.device != "cuda" or args.loader != "stoker" or args.compile or "RANK" in os.environ):
+        parser.error("--graph needs --device cuda and --loader stoker, one rank, and no --compile")
+    return args
 
 
 def rank() -> int:
@@ -80,16 +96,14 @@ def ranks() -> int:
     return torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
 
 
-def loader_of(kind: str, dataset: Any, args: argparse.Namespace) -> Any:
-    """The difference between the two trainings: stoker splits the samples over the ranks by itself."""
-    settings = {
-        "batch_size": args.batch_size,
-        "num_workers": args.workers,
-        "pin_memory": args.device == "cuda",
-        "drop_last": True,
-    }
+def loader_of(kind: str, dataset: Any, args: argparse.Namespace, device: torch.device) -> Any:
+    """The difference between the two trainings: stoker splits the samples over the ranks by itself, and its batches are
+    on the device."""
+    settings = {"batch_size": args.batch_size, "num_workers": args.workers, "drop_last": True}
     if kind == "stoker":
-        return stoker.DataLoader(dataset, shuffle=True, seed=args.seed, **settings)
+        there = {"device": device, "static_buffers": args.graph}
+        return stoker.DataLoader(dataset, shuffle=True, seed=args.seed, **there, **settings)
+    settings["pin_memory"] = device.type == "cuda"
     sampler = DistributedSampler(dataset, seed=args.seed, drop_last=True) if ranks() > 1 else None
     return DataLoader(
         dataset, sampler=sampler, shuffle=sampler is None, persistent_workers=args.workers > 0, **settings
@@ -113,15 +127,20 @@ class Training:
         self.device = torch.device(
             args.device, int(os.environ.get("LOCAL_RANK", "0")) if args.device == "cuda" else None
         )
-        self.loader = loader_of(kind, dataset, args)
+        self.loader = loader_of(kind, dataset, args, self.device)
         classes = len(dataset.classes)
         made = (
             small(classes) if args.model == "small" else torchvision.models.get_model(args.model, num_classes=classes)
         )
         self.model = made.to(self.device, memory_format=torch.channels_last)
         self.parallel = nn.parallel.DistributedDataParallel(self.model) if ranks() > 1 else self.model
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
-        self.scaler = scaler(args.amp and args.device == "cuda")
+        if args.compile:
+            self.parallel = torch.compile(self.parallel, backend=args.compile)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, capturable=args.graph)
+        self.lower = getattr(torch, args.half)
+        self.scaler = scaler(args.amp and args.device == "cuda" and args.half == "float16" and not args.graph)
+        self.graph: Any = None
+        self.warm = 0  # steps that were done as they are captured
         self.epoch = self.step = self.samples = 0
         self.seconds = self.waited = 0.0
         self.loss = torch.zeros(())
@@ -158,18 +177,39 @@ class Training:
     def train(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         images = images.to(self.device, non_blocking=True, memory_format=torch.channels_last)
         labels = labels.to(self.device, non_blocking=True)
-        lower = torch.float16 if self.device.type == "cuda" else torch.bfloat16
-        with torch.autocast(self.device.type, lower, enabled=self.args.amp):
+        if not self.args.graph:
+            self.loss = self.once(images, labels)
+        elif self.graph is not None:
+            self.graph.replay()  # which reads these tensors, and writes the loss
+        else:
+            self.warmed(images, labels)
+        self.samples += len(labels)
+        self.step += 1
+        if self.checkpoint and self.step % self.args.save_every == 0:
+            self.save()
+
+    def once(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """A step; returns the loss."""
+        with torch.autocast(self.device.type, self.lower, enabled=self.args.amp, cache_enabled=not self.args.graph):
             loss = nn.functional.cross_entropy(self.parallel(images.float().div_(127.5).sub_(1)), labels)
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.loss = loss.detach()
-        self.samples += len(labels)
-        self.step += 1
-        if self.checkpoint and self.step % self.args.save_every == 0:
-            self.save()
+        return loss.detach()
+
+    def warmed(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        """A step on a stream of its own, as torch asks for before a capture; after three of them, the capture."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self.loss = self.once(images, labels)
+        torch.cuda.current_stream().wait_stream(side)
+        self.warm += 1
+        if self.warm == 3:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.loss = self.once(images, labels)  # it is recorded, not done
 
     def save(self) -> None:
         """Every rank asks its loader; the answer is the same on all, and rank 0 writes it. A name that is there is of a

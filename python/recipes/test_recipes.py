@@ -83,6 +83,30 @@ def test_cuda_prefetcher(run: Callable[..., str]) -> None:
     assert "same: with stoker.CUDAPrefetcher it gets all of them" in said
 
 
+SMALL = ("--samples", 60, "--batch-size", 8, "--crop", 48)
+
+
+def test_gpu_augmentation(run: Callable[..., str]) -> None:
+    said = run("gpu_augmentation", *SMALL, "--size", 64, "--steps", 1, "--model", "resnet18")
+    told(said, 1, 3)
+    assert "same: Kornia draws the same in two runs" in said
+    assert "same: the device makes the engine's pictures" in said
+    assert "resnet18: " in said
+
+
+def test_full_pipeline(run: Callable[..., str]) -> None:
+    said = run("full_pipeline", *SMALL, "--size", 64)
+    told(said, 1, 2)
+    assert "same: the same batches as with all of it in the engine" in said
+    assert "a batch: (8, 3, 48, 48) torch.float32 on cpu, labels torch.int64" in said
+
+
+def test_cpu_gpu_augmentation(run: Callable[..., str]) -> None:
+    said = run("cpu_gpu_augmentation", *SMALL, "--epochs", 1)
+    told(said, 1, 1)
+    assert "same: every loss, wherever it is cut" in said
+
+
 def test_the_guide_names_every_recipe() -> None:
     guide = (RECIPES.parents[1] / "docs" / "guides" / "recipes.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"\(../../examples/recipes/(\w+)\.py\)", guide)) == NAMES

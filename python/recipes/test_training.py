@@ -157,6 +157,14 @@ def test_train(run: Run, pictures: Path) -> None:
 
 
 @long
+def test_train_compiled(run: Run, pictures: Path) -> None:
+    args = ("train", "--data", pictures, "--loader", "stoker", *SMALL)
+    plain, compiled = (FIGURES.findall(run(*args, *more)) for more in ((), ("--compile", "eager")))
+    assert plain == compiled
+    assert "--graph needs --device cuda" in run(*args, "--graph", ends=2)
+
+
+@long
 def test_train_is_killed_and_continues_on_two_ranks(
     pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
