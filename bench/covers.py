@@ -15,7 +15,10 @@ from typing import Any
 
 CLIENT = tuple(
     f"python/src/stoker/{name}.py"
-    for name in ("_cuda", "_device", "_fused", "_jax", "_moved", "_prefetch", "_staging", "_static", "_target")
+    for name in (
+        *("_cuda", "_device", "_device_ops", "_device_steps", "_fused", "_jax", "_moved", "_on_device", "_prefetch"),
+        *("_staging", "_static", "_target"),
+    )
 )
 TESTS, BENCH = "python/tests/gpu/test_gpu.py", "bench/gpu.py"
 NEVER = "not run on a GPU yet"

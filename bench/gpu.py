@@ -9,6 +9,8 @@ come with the sources are read, each under many names.
     train      ResNet-50, bfloat16, channels_last, batch 256, against the same loop over one batch that stays there
     first      time to the first batch on the device, against torch's DataLoader with as many workers
     two_cores  the loop of train, all of it on two cores, against torch's DataLoader and a prefetcher on a side stream
+    augment    ColorJitter and RandAugment of a batch of 256 on the device, against Kornia's modules, where it is
+               installed, and against torchvision's v2, picture by picture
 
 Ratios are of one run on one machine. A figure that is not reached stays in the file, with what was measured.
 """
@@ -40,6 +42,8 @@ FIGURES = {
     "share of the device's time that waits for data": ("train", "device_waits", 0.01, "low"),
     "first batch against DataLoader": ("first", "ratio", 1.0, "low"),
     "two cores, images/s against DataLoader": ("two_cores", "ratio", 2.0, "high"),
+    "augmenting a batch there against Kornia": ("augment", "kornia", 1.5, "high"),
+    "augmenting a batch there against torchvision, picture by picture": ("augment", "torchvision", 5.0, "high"),
 }
 
 
@@ -344,12 +348,70 @@ def two_cores(args: argparse.Namespace) -> dict[str, Any]:
     return {"cores": cores, **found, "ratio": found["stoker"]["rate"] / best}
 
 
+def augment(args: argparse.Namespace) -> dict[str, Any]:
+    """Seconds for a batch: the device's, and of torchvision those of the loop, which starts its kernels one by one."""
+    import stoker
+    import torch
+    from torchvision.transforms import v2
+
+    T = stoker.transforms
+    try:
+        from kornia import augmentation as kornia
+    except ImportError:
+        kornia = None
+    jitter = (0.4, 0.4, 0.4, 0.1)
+    found: dict[str, Any] = {}
+    with photographs(args.data) as folder:
+        dataset = stoker.ImageFolder(folder, T.RandomResizedCrop(SIDE))
+        for name, ours in (("ColorJitter", T.ColorJitter(*jitter)), ("RandAugment", T.RandAugment())):
+            one: dict[str, float] = {}
+            with stoker.DataLoader(dataset, BATCH, drop_last=True, device="cuda", device_transform=[ours]) as loader:
+                batches, before = iter(loader), {}
+                for number in range(12):
+                    images, _ = next(batches)
+                    torch.cuda.synchronize()
+                    if number == 2:  # the kernels are loaded
+                        before = loader.stats()["device"]
+                next(batches)
+                told = loader.stats()["device"]
+                counted = told["transforms"] - before["transforms"]
+                one["stoker"] = (told["transforms_busy_s"] - before["transforms_busy_s"]) / counted
+                images = images.contiguous()
+            theirs = getattr(v2, name)(*jitter) if name == "ColorJitter" else v2.RandAugment()
+            one["torchvision"] = timed(lambda theirs=theirs, images=images: [theirs(image) for image in images], 2)
+            if kornia is not None:
+                module = kornia.ColorJitter(*jitter) if name == "ColorJitter" else kornia.auto.RandAugment(2, 9)
+                module, floats = module.to("cuda"), images.float() / 255
+                one["kornia"] = timed(lambda module=module, floats=floats: module(floats), 8)
+            found[name] = one
+    parts = list(found.values())
+    for peer in ("torchvision", "kornia"):
+        if all(peer in one for one in parts):
+            found[peer] = min(one[peer] / one["stoker"] for one in parts)
+    return found
+
+
+def timed(work: Callable[[], Any], times: int) -> float:
+    """Seconds that work takes, until the device has done it: the median, after one that does not count."""
+    import torch
+
+    found = []
+    for _ in range(times + 1):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        work()
+        torch.cuda.synchronize()
+        found.append(time.perf_counter() - begin)
+    return statistics.median(found[1:])
+
+
 PARTS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], float]] = {  # and its seconds at most
     "bus": (bus, 40.0),
     "cpu": (cpu, 60.0),
     "train": (train, 80.0),
     "first": (first, 50.0),
     "two_cores": (two_cores, 75.0),
+    "augment": (augment, 60.0),
 }
 
 
