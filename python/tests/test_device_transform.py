@@ -211,7 +211,7 @@ def test_stored_pictures(tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", np.arange(20))
 
     def of(*transform: Any) -> Any:
-        fields = [stoker.Field("x", decode="rgb", transform=list(transform)), "y"]
+        fields: list[Any] = [stoker.Field("x", decode="rgb", transform=list(transform)), "y"]
         return stoker.NpyDataset(x=str(tmp_path / "x.npy"), y=str(tmp_path / "y.npy"), fields=fields).to_tuple("x", "y")
 
     for front, left in (
@@ -302,13 +302,10 @@ def test_structures_on_the_device(device: Device, folder: Path, shards: str) -> 
         return DataLoader(dataset, batch_size=4, device=where, device_transform=[*left, T.ToTensor()])
 
     with dicts("cpu") as made:
-        plain = [dict(batch) for _ in range(2) for batch in made]
+        plain: list[dict[str, Any]] = [dict(batch) for _ in range(2) for batch in made]
     assert "jpg" in plain[0]
-    for one, other in zip(plain, copies_of(device, dicts("cuda")), strict=True):
-        same(
-            {key: value for key, value in one.items() if key in ("jpg", "cls")},
-            {key: other[key] for key in ("jpg", "cls") if key in one},
-        )
+    for whole, other in zip(plain, copies_of(device, dicts("cuda")), strict=True):
+        same([whole[key] for key in ("jpg", "cls")], [other[key] for key in ("jpg", "cls")])
 
 
 def test_memory_there_that_is_short(device: Device, folder: Path) -> None:
@@ -332,7 +329,7 @@ def test_no_memory_for_what_is_made(device: Device, folder: Path, monkeypatch: p
     """The copies have begun, and the operators find no memory: the batch is copied again."""
     left = [T.RandomResizedCrop(96), T.ColorJitter(0.4)]
     here = epochs(loader(folder, [T.Resize((128, 128))], left), 1)
-    refused = []
+    refused: list[int] = []
 
     def compute(work: Any, of: Any = Device.compute) -> None:
         if len(refused) in (0, 3, 4):

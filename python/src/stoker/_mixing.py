@@ -116,15 +116,16 @@ class Augmenter(_Wrapper):
                 "device_transform is for pictures, and no field is one",
                 hint="use batch_transform=, whose function gets whole batches",
             )
-        rank, world = settings.process
-        self._key = lambda epoch, step: base_seed(settings.seed.value, epoch, step * world + rank + 1)
+        self._seed = settings.seed
+        self._rank, self._world = settings.process
 
     def make(self, message: Message, root: Any) -> Any:
         return self.changed(self._made.make(message, root), message["epoch"], message["step"])
 
     def changed(self, found: Any, epoch: int, step: int) -> Any:
         """The batch with its pictures changed."""
-        return self._on_device.changed(found, self._made.pictures, self._key(epoch, step))
+        key = base_seed(self._seed.value, epoch, step * self._world + self._rank + 1)
+        return self._on_device.changed(found, self._made.pictures, key)
 
 
 def around(made: Any, settings: Settings) -> Any:

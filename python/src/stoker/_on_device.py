@@ -103,8 +103,8 @@ def read(
         strange = Problems(where)
         found = _one(step, f"transform {at + 1} of {len(steps)}", strange)
         if strange and _is_ours(type(step)) and _changed(step) is None:
-            for what, hint in strange._found:
-                problems.add(f"{where}: {what}", hint)
+            for what, try_this in strange._found:
+                problems.add(f"{where}: {what}", try_this)
             return None
         if strange:
             return _with_functions(ops, steps[at:], bool(k["static_buffers"]), problems)

@@ -173,7 +173,7 @@ def test_device_transform(arrays: Path, name: str) -> None:
     keywords: dict[str, Any] = {"batch_size": BATCH, "shuffle": True, "seed": 3}
 
     def pictures(transform: list[Any]) -> Any:
-        fields = [stoker.Field("x", transform=transform, decode="rgb"), "y"]
+        fields: list[Any] = [stoker.Field("x", transform=transform, decode="rgb"), "y"]
         return stoker.NpyDataset(x=str(arrays / "x.npy"), y=str(arrays / "y.npy"), fields=fields).to_tuple("x", "y")
 
     made: Any = stoker.DataLoader
