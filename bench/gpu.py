@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import itertools
 import json
 import os
@@ -28,6 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -356,7 +358,7 @@ def augment(args: argparse.Namespace) -> dict[str, Any]:
 
     T = stoker.transforms
     try:
-        from kornia import augmentation as kornia
+        kornia: Any = importlib.import_module("kornia.augmentation")
     except ImportError:
         kornia = None
     jitter = (0.4, 0.4, 0.4, 0.1)
@@ -378,17 +380,22 @@ def augment(args: argparse.Namespace) -> dict[str, Any]:
                 one["stoker"] = (told["transforms_busy_s"] - before["transforms_busy_s"]) / counted
                 images = images.contiguous()
             theirs = getattr(v2, name)(*jitter) if name == "ColorJitter" else v2.RandAugment()
-            one["torchvision"] = timed(lambda theirs=theirs, images=images: [theirs(image) for image in images], 2)
+            one["torchvision"] = timed(partial(_each, theirs, images), 2)
             if kornia is not None:
                 module = kornia.ColorJitter(*jitter) if name == "ColorJitter" else kornia.auto.RandAugment(2, 9)
                 module, floats = module.to("cuda"), images.float() / 255
-                one["kornia"] = timed(lambda module=module, floats=floats: module(floats), 8)
+                one["kornia"] = timed(partial(module, floats), 8)
             found[name] = one
     parts = list(found.values())
     for peer in ("torchvision", "kornia"):
         if all(peer in one for one in parts):
             found[peer] = min(one[peer] / one["stoker"] for one in parts)
     return found
+
+
+def _each(transform: Any, images: Any) -> list[Any]:
+    """Picture by picture."""
+    return [transform(image) for image in images]
 
 
 def timed(work: Callable[[], Any], times: int) -> float:
