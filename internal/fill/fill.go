@@ -238,7 +238,8 @@ func (f *Filler) Blank(t *Task, id int64) {
 }
 
 func (f *Filler) field(lane *transform.Lane, prog *transform.Program, i int, data []byte, t *Task) error {
-	shape, err := prog.Begin(lane, data, t.Key.With(uint64(i)))
+	key := t.Key.With(uint64(i))
+	shape, err := prog.Begin(lane, data, key)
 	if err != nil {
 		return err
 	}
@@ -249,7 +250,7 @@ func (f *Filler) field(lane *transform.Lane, prog *transform.Program, i int, dat
 	if !f.fields[i].Loose {
 		err := prog.Finish(lane, t.Batch.Row(i, t.Row))
 		if at := f.fields[i].Steps; at > 0 && err == nil {
-			err = prog.StepsOf(lane, t.Key.With(uint64(i)), t.Batch.Row(at, t.Row))
+			err = prog.StepsOf(lane, key, t.Batch.Row(at, t.Row))
 		}
 		return err
 	}

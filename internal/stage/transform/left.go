@@ -37,9 +37,12 @@ func (p *Program) Bare() (*Program, *Left) {
 		return nil, nil
 	}
 	bare := *p
-	bare.dtype, bare.chw, bare.undone = mem.Uint8, false, true
+	bare.unfinished()
 	return &bare, left
 }
+
+// unfinished has p give bytes, HWC, where it gives floats.
+func (p *Program) unfinished() { p.dtype, p.chw, p.undone = mem.Uint8, false, true }
 
 // left is how the program's floats follow from bytes, or why that cannot be said.
 func (p *Program) left() (left *Left, why string) {

@@ -87,7 +87,9 @@ func (p *Program) Leave(n int) (*Program, *Left, error) {
 	first.shown, first.at.size = p.shown, in.size
 	most := mostSteps(after.steps)
 	if most == 0 { // only conversions are left, or nothing
-		whole.undone, whole.dtype, whole.chw = whole.undone || left != nil, mem.Uint8, false
+		if left != nil {
+			whole.unfinished()
+		}
 		return &whole, left, nil
 	}
 	first.rest = &rest{whole: &whole, program: after, given: extent{in.size, in.c}, steps: most}

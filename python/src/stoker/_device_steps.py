@@ -50,7 +50,6 @@ class Act(NamedTuple):
     source: int
     target: int
     rows: list[int]
-    samples: list[int]
     begin: int
     whole: bool  # every window is the whole picture
     windows: list[Window]
@@ -188,7 +187,7 @@ class Script:
         if not whole:
             for column in zip(*windows, strict=True):
                 self.indices += map(int, column)
-        return Act(op, step, source, target, rows, samples, begin, whole, windows, size, given, near or [])
+        return Act(op, step, source, target, rows, begin, whole, windows, size, given, near or [])
 
     def _join(self) -> None:
         """Tensors of one size become one, so that their samples go together from here on."""

@@ -10,7 +10,6 @@ torch and torchvision are not imported: classes are recognised by their modules 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from . import _parameters as parameters
 from ._compile import _changed, _is_ours, _is_torchvision
 from ._errors import ConfigError, Problems
 from ._parameters import Wrong
-from ._theirs import called, named
+from ._theirs import called, digest_with
 
 _NAMES = ("MixUp", "CutMix")
 _HEURISTIC = "_find_labels_default_heuristic"  # torchvision's labels_getter="default"
@@ -94,8 +93,7 @@ class Changes:
 
     def pipeline(self, known: str) -> str:
         """The digest of fields and transforms in states, with this function in it."""
-        text = f"{known}\0batch_transform {named(self.function)}"
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return digest_with(known, "batch_transform", self.function)
 
 
 def usual(batch: Any, what: str) -> Any:

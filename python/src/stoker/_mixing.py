@@ -111,7 +111,8 @@ class Augmenter(_Wrapper):
         self.made = made
         assert settings.on_device is not None
         self._on_device = settings.on_device
-        if not made.pictures:
+        self._pictures = made.pictures
+        if not self._pictures:
             raise ConfigError(
                 "device_transform is for pictures, and no field is one",
                 hint="use batch_transform=, whose function gets whole batches",
@@ -125,7 +126,7 @@ class Augmenter(_Wrapper):
     def changed(self, found: Any, epoch: int, step: int) -> Any:
         """The batch with its pictures changed."""
         key = base_seed(self._seed.value, epoch, step * self._world + self._rank + 1)
-        return self._on_device.changed(found, self._made.pictures, key)
+        return self._on_device.changed(found, self._pictures, key)
 
 
 def around(made: Any, settings: Settings) -> Any:

@@ -6,7 +6,6 @@ OnDevice   steps that the engine knows, of which it makes the choices (_device_s
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from ._batch import _Facts
 from ._compile import _changed, _is_ours, _one, flat
 from ._errors import Problems
 from ._target import Target
-from ._theirs import called, named
+from ._theirs import called, digest_with
 from ._views import views_of
 
 _MIXES = ("MixUp", "CutMix")
@@ -42,10 +41,7 @@ class OnDevice(NamedTuple):
 
     def pipeline(self, known: str) -> str:
         """The digest of fields and transforms in states, with the functions in it."""
-        if not self.functions:
-            return known
-        text = "\0".join([known, "device_transform", *map(named, self.functions)])
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return digest_with(known, "device_transform", *self.functions) if self.functions else known
 
 
 def changed_in(batch: Any, places: Sequence[Any], change: Callable[[Any], Any]) -> Any:

@@ -121,6 +121,12 @@ def named(function: Any) -> str:
     return f"{getattr(inner, '__module__', None) or type(inner).__module__}.{name}"
 
 
+def digest_with(known: str, keyword: str, *functions: Any) -> str:
+    """A digest of fields and transforms in states, with the functions of a keyword in it."""
+    text = f"{known}\0{keyword} {' '.join(map(named, functions))}"
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
 def code_of(user: Any, *functions: Any) -> dict[str, str]:
     """Digests of the compiled code that makes samples, by name: methods of the dataset's class and of the datasets in
     it, and functions. Code of libraries does not count."""
