@@ -9,6 +9,8 @@ package kernel
 #cgo nocallback stk_run
 #cgo noescape stk_index_run
 #cgo nocallback stk_index_run
+#cgo noescape stk_strip_run
+#cgo nocallback stk_strip_run
 #include <stdlib.h>
 #include "stk.h"
 */
@@ -167,6 +169,23 @@ func (e *engine) index(dst, jpeg []byte, h *header, o IndexOptions) ([]byte, Ind
 		return append(dst, jpeg...), done, nil
 	}
 	return append(dst, unsafe.Slice((*byte)(r.out), int(r.nout))...), done, nil
+}
+
+// segments finds the n segments of a JPEG's scan.
+func (e *engine) segments(jpeg []byte, n int) ([]uint32, error) {
+	if e.lane == nil {
+		return nil, ErrMemory
+	}
+	var s C.stk_strip
+	code := C.stk_strip_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)), &s)
+	runtime.KeepAlive(jpeg)
+	switch {
+	case code == C.STK_MEMORY:
+		return nil, ErrMemory
+	case code != C.STK_OK || int(s.n) != n:
+		return nil, ErrElsewhere
+	}
+	return unsafe.Slice((*uint32)(s.seg), n), nil
 }
 
 // plan folds the steps into passes and writes them where C reads them.

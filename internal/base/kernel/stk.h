@@ -400,6 +400,19 @@ typedef struct {
 int stk_index_run(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r);
 void stk_index_free(stk_index *x);
 
+// strip.c
+//
+// stk_strip is the result of stk_strip_run: where the n segments of a scan begin, in bytes
+// from its beginning on. The lane owns them until its next call.
+typedef struct {
+  const uint32_t *seg;
+  int64_t n;
+} stk_strip;
+
+// stk_strip_run finds the segments of a JPEG that has a restart interval. STK_ELSEWHERE: the
+// frame is not one that frame.c accepts, or its restart markers are wrong.
+int stk_strip_run(stk_lane *l, const uint8_t *jpeg, size_t n, stk_strip *s);
+
 // encode.c, where libjpeg is built in
 enum { STK_PROGRESSIVE = 1, STK_OPTIMIZE = 2, STK_SEPARATE = 4, STK_ARITHMETIC = 8 };
 int stk_encode(const uint8_t *pix, int w, int h, int c, int quality, int hs, int vs, int restart,
