@@ -63,20 +63,43 @@ func (c *Collection) column(ctx context.Context, d *Part, f *spec.Field) (*trans
 		return nil, nil, batch.Field{}, errs.New(errs.Config, "batch and view are for arrays, and this field is decoded as %s", f.Decode).Try("leave them out")
 	}
 	var left *transform.Left
-	if ops := c.spec.DeviceTransform; len(ops) > 0 && prog.Kind() == "image" {
-		want.Ops = append(slices.Clone(want.Ops), ops...)
-		whole, err := transform.CompileField(want, stored)
-		if err == nil {
-			prog, left, err = whole.Leave(prog.Steps())
-		}
-		if err != nil {
-			e := *errs.From(err)
-			e.What = "with device_transform after its transform: " + e.What
-			return nil, nil, batch.Field{}, &e
+	if prog.Kind() == "image" {
+		if prog, left, err = c.leaves(prog, want, stored); err != nil {
+			return nil, nil, batch.Field{}, err
 		}
 	}
 	shape, fixed := prog.Shape()
 	return prog, left, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed}, nil
+}
+
+// leaves is the program of a picture, whose part on the device is left out, and how floats
+// are made there.
+func (c *Collection) leaves(prog *transform.Program, want transform.Want, stored transform.Stored) (*transform.Program, *transform.Left, error) {
+	ops, decoded := c.spec.DeviceTransform, c.spec.DecodeDevice != (spec.DecodeDevice{})
+	if len(ops) == 0 && !decoded {
+		return prog, nil, nil
+	}
+	want.Ops = append(slices.Clone(want.Ops), ops...)
+	whole, err := transform.CompileField(want, stored)
+	n := prog.Steps()
+	if err == nil && decoded {
+		if n = whole.Head(); n == 0 {
+			return nil, nil, errs.New(errs.Config, "decode_device decodes colour pictures, to one size: nothing but crops, resizing and flips may come before that").
+				Try("begin transform= with RandomResizedCrop, or with Resize and CenterCrop, and decode as rgb")
+		}
+	}
+	var left *transform.Left
+	if err == nil {
+		prog, left, err = whole.Leave(n)
+	}
+	if err == nil {
+		return prog, left, nil
+	}
+	e := *errs.From(err)
+	if len(ops) > 0 {
+		e.What = "with device_transform after its transform: " + e.What
+	}
+	return nil, nil, &e
 }
 
 // described are the encodings of arrays in which each value carries its own shape.
@@ -169,10 +192,15 @@ func (d *Part) share(columns []batch.Field) {
 	}
 }
 
-// stepColumns adds the steps that are left of pictures, after all fields, and keeps how
-// floats are made of what they give.
-func (c *Collection) stepColumns(p *spec.Problems) {
-	if len(c.spec.DeviceTransform) == 0 || c.Parts[0].Samples == nil {
+// deviceColumns adds what the client's device needs of pictures, after all fields: the steps
+// that are left of them, and those that it decodes. It keeps how floats are made there.
+func (c *Collection) deviceColumns(p *spec.Problems) {
+	decoded := c.spec.DecodeDevice != (spec.DecodeDevice{})
+	who := "device_transform"
+	if decoded {
+		who = "decode_device"
+	}
+	if !decoded && len(c.spec.DeviceTransform) == 0 || c.Parts[0].Samples == nil {
 		return
 	}
 	first := c.Parts[0]
@@ -187,9 +215,9 @@ func (c *Collection) stepColumns(p *spec.Problems) {
 		for n, part := range c.Parts {
 			switch {
 			case part.Programs[i] == nil:
-				p.Addf("dataset %d of the mixture has rows that are made already, and device_transform needs pictures from all", n)
+				p.Addf("dataset %d of the mixture has rows that are made already, and %s needs pictures from all", n, who)
 			case !reflect.DeepEqual(part.left[i], first.left[i]):
-				p.Addf("dataset %d of the mixture makes other floats than dataset 0: device_transform needs the same conversions in all", n)
+				p.Addf("dataset %d of the mixture makes other floats than dataset 0: %s needs the same conversions in all", n, who)
 			default:
 				steps = max(steps, part.Programs[i].StepsLeft())
 			}
@@ -199,17 +227,31 @@ func (c *Collection) stepColumns(p *spec.Problems) {
 			c.columns[i].Steps = len(c.columns)
 			c.columns = append(c.columns, batch.Field{Name: stepsPrefix + c.columns[i].Name, DType: mem.Float64, Shape: mem.Shape{steps, transform.StepNumbers}})
 		}
+		if decoded {
+			c.columns[i].Sent = len(c.columns)
+			c.columns = append(c.columns,
+				batch.Field{Name: windowsPrefix + c.columns[i].Name, DType: mem.Int32, Shape: mem.Shape{transform.WindowNumbers}},
+				batch.Field{Name: jpegsPrefix + c.columns[i].Name, DType: mem.Object, Loose: true})
+		}
 	}
 	if pictures == 0 {
-		p.Addf("device_transform is for pictures that the engine makes, and no field is one")
+		p.Addf("%s is for pictures that the engine makes, and no field is one", who)
 	}
 	if c.mix != nil {
-		p.Addf("batch_transform %s mixes batches before device_transform would augment them: mix them in the loop, or leave one of them out", c.spec.BatchTransform.Name)
+		p.Addf("batch_transform %s mixes batches before %s would make them: mix them in the loop, or leave one of them out", c.spec.BatchTransform.Name, who)
+	}
+	if decoded && !c.spec.Cache.IsZero() {
+		p.Addf("cache keeps pictures that the engine has decoded, and decode_device leaves that to the device: leave one of them out")
 	}
 }
 
-// stepsPrefix begins the name of the column with the steps that are left of a picture.
-const stepsPrefix = "__steps__"
+// These begin the names of the columns with the steps that are left of a picture, with how
+// its rows are made of what is sent, and with that.
+const (
+	stepsPrefix   = "__steps__"
+	windowsPrefix = "__windows__"
+	jpegsPrefix   = "__jpegs__"
+)
 
 // lengthColumns adds the lengths of padded fields, after all fields.
 func (c *Collection) lengthColumns(p *spec.Problems) {

@@ -11,7 +11,7 @@ import (
 // Column describes one column of a batch.
 type Column struct {
 	Name  string
-	Kind  string // image, array, number, bytes, text, json; steps: see Steps
+	Kind  string // image, array, number, bytes, text, json; steps: see Steps; sent: see Windows
 	DType string // NumPy's name; "object" for bytes, text and json
 	// Shape is that of one sample in memory; nil if it depends on the sample. If the
 	// first axis differs between samples, it is -1.
@@ -28,6 +28,9 @@ type Column struct {
 	// of kind steps.
 	Steps   string
 	Becomes []int
+	// Windows is the name of the column that says how a row of this picture is made of the
+	// JPEG that is in the column JPEGs, as transform.Sent writes them. Both are of kind sent.
+	Windows, JPEGs string
 	// Left is how the numbers, of type DType, are made of the bytes that are in memory; nil:
 	// they are there.
 	Left *transform.Left
@@ -38,6 +41,7 @@ func (c *Column) Told() wire.Field {
 	out := wire.Field{
 		Name: c.Name, Kind: c.Kind, DType: c.DType, Shape: c.Shape, Batch: c.Batch, Of: c.Of, ViewOf: c.ViewOf,
 		Axes: c.Axes, View: c.View, Steps: c.Steps, Becomes: c.Becomes,
+		Windows: c.Windows, JPEGs: c.JPEGs,
 	}
 	if c.Left == nil {
 		return out
@@ -75,6 +79,12 @@ func (c *Collection) Columns() []Column {
 		w.ViewOf = first.viewOf[f.Name]
 		if slices.ContainsFunc(c.columns, func(p batch.Field) bool { return p.Steps == i && i > 0 }) {
 			w.Kind = "steps"
+		}
+		if slices.ContainsFunc(c.columns, func(p batch.Field) bool { return p.Sent > 0 && (p.Sent == i || p.Sent+1 == i) }) {
+			w.Kind = "sent"
+		}
+		if f.Sent > 0 {
+			w.Windows, w.JPEGs = c.columns[f.Sent].Name, c.columns[f.Sent+1].Name
 		}
 		if f.Steps > 0 {
 			w.Steps = c.columns[f.Steps].Name

@@ -46,7 +46,7 @@ func (c *Collection) compile(ctx context.Context, p spec.Problems, opt Options) 
 	}
 	c.compileMix(&p, c.Parts[0].Samples != nil && !opt.Crew && !(opt.Order && unnamed))
 	if len(p) == 0 {
-		c.stepColumns(&p)
+		c.deviceColumns(&p)
 	}
 	if c.spec.Batch.Tokens > 0 && c.spec.OnBad.Policy == spec.Replace {
 		p.Addf("on_bad replace does not go with tokens: another sample may be longer than the batch has room for; skip does")
@@ -58,7 +58,7 @@ func (c *Collection) compile(ctx context.Context, p spec.Problems, opt Options) 
 		return err
 	}
 	c.pipeline, c.processing = c.pipelineDigest(true), c.pipelineDigest(false)
-	if opt.Bare && c.mix == nil && !opt.Crew && len(c.spec.DeviceTransform) == 0 {
+	if opt.Bare && c.mix == nil && !opt.Crew && c.left == nil {
 		c.bare()
 	}
 	return nil
@@ -287,6 +287,9 @@ func (c *Collection) pipelineDigest(names bool) string {
 				fmt.Fprintf(h, "%s\n", text)
 			}
 		}
+	}
+	if d := c.spec.DecodeDevice; d != (spec.DecodeDevice{}) {
+		fmt.Fprintf(h, "%d of 16 rows decoded by %q\n", cmp.Or(d.Share, 16), d.By)
 	}
 	_, _ = h.WriteString(c.mixDigest(names))
 	return fmt.Sprintf("%016x", h.Sum64())

@@ -242,6 +242,7 @@ func (s *session) begin(m *wire.Message) ([]deliver.Envelope, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.Refuse(m.Refused)
 	var p *loader.Pass
 	if list := m.List; list != nil {
 		p, err = l.PassOver(order.List{IDs: list.IDs, Cuts: list.Cuts, Items: list.Items, Place: list.Place, Item: list.Item, Rank: list.Rank}, m.Epoch, m.Step)

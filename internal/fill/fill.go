@@ -10,6 +10,7 @@ package fill
 import (
 	"encoding/binary"
 	"strconv"
+	"sync"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
@@ -39,6 +40,8 @@ type Filler struct {
 	cuts   []cuts        // one per part; nil without a cache
 	views  [][]int       // one per part, see viewsOf
 	costs  map[*transform.Program]*costs
+
+	refused sync.Map // samples whose pictures are not sent
 }
 
 // New returns a Filler over a dataset, with the cache that its Spec asks for.
@@ -94,8 +97,11 @@ func (f *Filler) Fill(s *State, t *Task) error {
 		return err
 	}
 	defer s.Lane.Unshare()
+	sends := f.sends(t)
 	for i, prog := range programs {
-		f.share(s, part, programs, value, i, t)
+		if !sends || f.fields[i].Sent == 0 {
+			f.share(s, part, programs, value, i, t)
+		}
 		at := i
 		if value != nil {
 			at = value[i]
@@ -242,6 +248,16 @@ func (f *Filler) field(lane *transform.Lane, prog *transform.Program, i int, dat
 	shape, err := prog.Begin(lane, data, key)
 	if err != nil {
 		return err
+	}
+	if at := f.fields[i].Sent; at > 0 {
+		if sent, err := f.send(lane, prog, at, t); err != nil {
+			return err
+		} else if sent {
+			if at := f.fields[i].Steps; at > 0 {
+				return prog.StepsOf(lane, key, t.Batch.Row(at, t.Row))
+			}
+			return nil
+		}
 	}
 	if c := &f.fields[i]; c.To > 0 {
 		step := c.Shape[1:].Elems()

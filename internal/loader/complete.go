@@ -67,7 +67,7 @@ func (l *Loader) pack(ob *openBatch, i int, col *batch.Column, at int64) (int64,
 		col.Off, col.Shape = at, ob.Layout.Padded(i, c)
 	case f.Form == batch.Ragged:
 		col.Kind, col.Data = "ragged", at
-	case l.structure == nil && l.data.Parts[0].Kind(i) == "image":
+	case l.structure == nil && i < len(l.data.Parts[0].Programs) && l.data.Parts[0].Kind(i) == "image":
 		for r, shape := range c.Shapes {
 			if !slices.Equal(shape, c.Shapes[0]) {
 				return 0, errs.New(errs.Config, "images of one batch differ in size: sample %d is %v, sample %d is %v",

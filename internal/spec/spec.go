@@ -31,6 +31,9 @@ type Spec struct {
 	// DeviceTransform is what the client does to every picture after its field's Transform:
 	// batches have a column with the steps, see transform.Leave.
 	DeviceTransform []transform.Op `json:"device_transform,omitempty"`
+	// DecodeDevice is which pictures the client decodes: batches have columns with what it
+	// needs of them, see transform.Sent.
+	DecodeDevice DecodeDevice `json:"decode_device,omitzero"`
 
 	Cache   Cache   `json:"cache,omitzero"`
 	Fetch   Fetch   `json:"fetch,omitzero"` // of data that other machines store
@@ -79,6 +82,15 @@ type Dataset struct {
 
 	// Given is for Hidden and Places only.
 	Given Given `json:"-"`
+}
+
+// DecodeDevice says what the decoder of a client's device gets: JPEGs, or the parts of them
+// that are needed. The zero value: nothing.
+type DecodeDevice struct {
+	By    string `json:"by"`              // the decoder: states remember it
+	Share int    `json:"share,omitempty"` // of the rows, in sixteenths; 0: 16
+	// Repeats: it repeats samples of chroma, and does not interpolate between them.
+	Repeats bool `json:"repeats,omitempty"`
 }
 
 // Column is one field of a dataset that has columns: a name, or an object.

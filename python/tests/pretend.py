@@ -192,6 +192,9 @@ class Device:
         """Operations on the stream of copies. What they use is free once they are carried out."""
         self._put("copies", work)
 
+    def reads(self, tensors: Any) -> None:
+        """The stream of copies reads these."""
+
     def is_pinned(self, tensor: Any) -> bool:
         return False
 

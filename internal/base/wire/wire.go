@@ -144,6 +144,8 @@ type Message struct {
 	Bundle   int   `json:"bundle,omitempty"`  // pass: batches that one answer may have; 0: one
 	// pass: where each worker begins, if workers iterate the dataset; absent: at the beginning
 	Points []Point `json:"points,omitempty"`
+	// pass: samples whose pictures the client could not decode: the engine does it
+	Refused []int64 `json:"refused,omitempty"`
 
 	// ask (client: a question about the order, see Ask), told (engine)
 	Ask    *Ask            `json:"ask,omitempty"`
@@ -231,7 +233,7 @@ type Stuck struct {
 // Field describes one column of batches.
 type Field struct {
 	Name  string `json:"name"`
-	Kind  string `json:"kind"`            // image | array | number | bytes | text | json | steps
+	Kind  string `json:"kind"`            // image | array | number | bytes | text | json | steps | sent
 	DType string `json:"dtype"`           // NumPy's name; "object" for bytes, text and json
 	Shape []int  `json:"shape,omitempty"` // of one sample in memory; absent if it depends on the sample; begins with -1 if the first axis differs
 	Batch string `json:"batch,omitempty"` // for an array whose samples differ: padded | ragged
@@ -251,6 +253,10 @@ type Field struct {
 	// transform.StepNumbers says. Becomes is the rows, columns and channels of the result.
 	Steps   string `json:"steps,omitempty"`
 	Becomes []int  `json:"becomes,omitempty"`
+	// Windows and JPEGs are the names of the columns, of kind sent, with what the client needs
+	// to make a row of this picture: numbers, as transform.WindowNumbers says, and a JPEG.
+	Windows string `json:"windows,omitempty"`
+	JPEGs   string `json:"jpegs,omitempty"`
 }
 
 // Left is what the client does to the bytes of pictures. Lists have a number for each

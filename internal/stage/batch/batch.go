@@ -64,6 +64,9 @@ type Field struct {
 	// Steps is the number of the column that has what is left to be done to the samples,
 	// which are pictures; 0: there is none.
 	Steps int
+	// Sent is the number of the column that says how a row is made of what is sent of its
+	// picture instead, which the column after it has; 0: there is none.
+	Sent int
 	// From and To are the part of a sample's first axis that the column has; 0, 0:
 	// all of it.
 	From, To int

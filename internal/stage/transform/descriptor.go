@@ -23,6 +23,7 @@ type descriptor struct {
 	settled bool // gives the same bytes and channels for every key
 	erases  bool // given floats, it changes them in the result: no pixel may move after it
 	slides  bool // draws, and commutes with a Resize after it, up to rounding
+	frames  bool // only crops, pads, resamples and mirrors; see Head
 	kernels int  // steps of the kernel that it adds, at most; 0: 2, or for a policy 2 for each that it does
 
 	says    says     // how a choice is explained

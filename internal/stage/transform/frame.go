@@ -89,7 +89,7 @@ type pad struct{ frame }
 func describePad() descriptor {
 	return descriptor{
 		name: "Pad", params: []string{"padding", "fill", "padding_mode"}, build: buildPad,
-		cost: moves, resizes: true, settled: true,
+		cost: moves, resizes: true, settled: true, frames: true,
 		says: counts, numbers: []string{"pad_left", "pad_top", "pad_right", "pad_bottom"},
 		example: `{"padding": [1, 2, 3, 4]}`,
 	}
@@ -125,7 +125,7 @@ type centerCrop struct{ to size }
 func describeCenterCrop() descriptor {
 	return descriptor{
 		name: "CenterCrop", params: []string{"size"}, build: buildCenterCrop,
-		cost: moves, resizes: true, settled: true, says: region, numbers: []string{"top", "left", "height", "width"},
+		cost: moves, resizes: true, settled: true, frames: true, says: region, numbers: []string{"top", "left", "height", "width"},
 		example: `{"size": 64}`,
 	}
 }
@@ -184,7 +184,7 @@ type randomCrop struct {
 func describeRandomCrop() descriptor {
 	return descriptor{
 		name: "RandomCrop", params: []string{"size", "padding", "pad_if_needed", "fill", "padding_mode"}, build: buildRandomCrop,
-		draws: true, cost: moves, resizes: true, says: region, numbers: []string{"top", "left", "height", "width"},
+		draws: true, cost: moves, resizes: true, frames: true, says: region, numbers: []string{"top", "left", "height", "width"},
 		example: `{"size": 64, "padding": 4}`,
 	}
 }

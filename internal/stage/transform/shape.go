@@ -37,7 +37,7 @@ func buildFlip(a *arguments, number uint64) operation {
 func describeFlip(name string) descriptor {
 	return descriptor{
 		name: name, params: []string{"p"}, build: buildFlip,
-		draws: true, cost: moves, slides: true, says: facts, numbers: []string{"flipped"},
+		draws: true, cost: moves, slides: true, frames: true, says: facts, numbers: []string{"flipped"},
 		example: `{}`,
 	}
 }
@@ -72,7 +72,7 @@ func describeRandomResizedCrop() descriptor {
 	return descriptor{
 		name: "RandomResizedCrop", build: buildRandomResizedCrop,
 		params: []string{"size", "scale", "ratio", "interpolation", "antialias", "draft"},
-		draws:  true, cost: resamples, resizes: true,
+		draws:  true, cost: resamples, resizes: true, frames: true,
 		says: region, numbers: []string{"top", "left", "height", "width", "to_height", "to_width"},
 		example: `{"size": 64}`,
 	}
@@ -124,7 +124,7 @@ type resize struct {
 func describeResize() descriptor {
 	return descriptor{
 		name: "Resize", params: []string{"size", "interpolation", "max_size", "antialias", "draft"}, build: buildResize,
-		cost: resamples, resizes: true, settled: true,
+		cost: resamples, resizes: true, settled: true, frames: true,
 		says: counts, numbers: []string{"from_height", "from_width", "to_height", "to_width"},
 		example: `{"size": 64}`,
 	}

@@ -49,7 +49,7 @@ func describeRandomSize(name, example string, build func(*arguments) sizeLaw, pa
 		build: func(a *arguments, number uint64) operation {
 			return &randomSize{name, build(a), a.filter(), number}
 		},
-		draws: true, cost: resamples, resizes: true,
+		draws: true, cost: resamples, resizes: true, frames: true,
 		says: counts, numbers: []string{"from_height", "from_width", "to_height", "to_width"},
 		example: example,
 	}
@@ -217,7 +217,7 @@ type zoomOut struct {
 func describeRandomZoomOut() descriptor {
 	return descriptor{
 		name: "RandomZoomOut", params: []string{"fill", "side_range", "p"}, build: buildRandomZoomOut,
-		draws: true, cost: moves, resizes: true,
+		draws: true, cost: moves, resizes: true, frames: true,
 		says: counts, numbers: []string{"pad_left", "pad_top", "pad_right", "pad_bottom"},
 		example: `{}`,
 	}

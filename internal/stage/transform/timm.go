@@ -20,7 +20,7 @@ func describeCropAndInterpolation() descriptor {
 	return descriptor{
 		name: "RandomResizedCropAndInterpolation", build: buildCropAndInterpolation,
 		params: []string{"size", "scale", "ratio"},
-		draws:  true, cost: resamples, resizes: true,
+		draws:  true, cost: resamples, resizes: true, frames: true,
 		says: region, numbers: []string{"top", "left", "height", "width", "to_height", "to_width", "bicubic"},
 		example: `{"size": 64}`,
 	}
@@ -72,7 +72,7 @@ type keepRatio struct {
 func describeKeepRatio() descriptor {
 	return descriptor{
 		name: "ResizeKeepRatio", params: []string{"size", "longest", "interpolation"}, build: buildKeepRatio,
-		cost: resamples, resizes: true, settled: true,
+		cost: resamples, resizes: true, settled: true, frames: true,
 		says: counts, numbers: []string{"from_height", "from_width", "to_height", "to_width"},
 		example: `{"size": 64}`,
 	}
@@ -143,7 +143,7 @@ type cropOrPad struct {
 func describeCropOrPad() descriptor {
 	return descriptor{
 		name: "CenterCropOrPad", params: []string{"size", "fill", "padding_mode"}, build: buildCropOrPad,
-		cost: moves, resizes: true, settled: true, says: region, numbers: []string{"top", "left", "height", "width"},
+		cost: moves, resizes: true, settled: true, frames: true, says: region, numbers: []string{"top", "left", "height", "width"},
 		example: `{"size": [64, 130], "fill": 7}`,
 	}
 }

@@ -117,7 +117,10 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 // open indexes the dataset, and decides where the run begins and how long it is.
 func (p *proof) open(ctx context.Context, shared *loader.Shared) error {
 	spec := alone(p.Spec, 1, 0)
-	spec.BatchTransform = nil // rows are compared, and in another world they have other partners
+	spec.BatchTransform = nil                // rows are compared, and in another world they have other partners
+	if d := &spec.DecodeDevice; d.By != "" { // so all rows are made here
+		d.By, d.Share, d.Repeats = "", 0, false
+	}
 	l, err := loader.Open(ctx, shared, spec, loader.Options{Sources: p.Sources, Progress: p.Indexing})
 	if err != nil {
 		return err

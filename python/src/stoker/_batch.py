@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._bundle import BYTES, Bundle, Holds, Plan, total
 from ._client import Field
+from ._device_jpeg import Decoder, Sent
 from ._errors import ConfigError, StokerError, from_wire
 from ._fused import Raw
 from ._moved import moved
@@ -129,6 +130,7 @@ class Kind:
     """Makes arrays; one implementation each for NumPy, torch and JAX. Shapes are those in memory."""
 
     name = ""
+    decoder: Decoder | None = None  # of the pictures that are sent
 
     def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
         """An array over the slot, without a copy."""
@@ -471,16 +473,27 @@ class Maker:
         if field.axes == "hwc" and field.view == "chw":
             array = self._kind.permute(array, (0, 3, 1, 2))
         squeezed = name_of(field) in self._squeeze
-        if field.rest is not None:
-            numbers = columns[field.rest.column]
-            of = self._kind.view(root, "float64", (rows, *numbers["shape"]), numbers["off"])
-            raw = Raw(array, field.left, field.view == "chw", field.rest, self._kind.own(of) if own else of, squeezed)
+        if field.rest is not None or field.sent is not None:
+            raw = Raw(array, field.left, field.view == "chw", field.rest, squeezed=squeezed)
+            if field.rest is not None:
+                numbers = columns[field.rest.column]
+                of = self._kind.view(root, "float64", (rows, *numbers["shape"]), numbers["off"])
+                raw.numbers = self._kind.own(of) if own else of
+            if field.sent is not None:
+                raw.sent = self._sent(field.sent, columns, rows, root)
             return self._kind.floats(raw)
         if squeezed:
             array = array[..., 0] if field.view == "hwc" else array[:, 0]
         if field.left is not None:
             return self._kind.floats(Raw(array, field.left, planes=field.view == "chw"))
         return self._kind.finish(array)
+
+    def _sent(self, names: tuple[str, str], columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any) -> Sent:
+        windows, jpegs = (columns[name] for name in names)
+        numbers = self._kind.view(root, "int32", (rows, *windows["shape"]), windows["off"])
+        ends = self._kind.view(root, "int64", (rows + 1,), jpegs["off"]).tolist()
+        every = [self._kind.view(root, "uint8", (end - begin,), jpegs["at"] + begin) for begin, end in pairwise(ends)]
+        return Sent(self._kind.decoder, numbers, every)
 
     def _ragged(self, field: Field, column: Mapping[str, Any], rows: int, root: Any, own: bool) -> Ragged:
         offsets = self._kind.own(self._kind.view(root, "int64", (rows + 1,), column["off"]))

@@ -51,13 +51,15 @@ class Field(NamedTuple):
     view_of: str = ""  # the picture of which it is one of several views, which follow one another
     left: Left | None = None  # its memory has bytes (uint8), of which the numbers are made here
     rest: Rest | None = None  # what is done here to the bytes of a picture before that
+    sent: tuple[str, str] | None = None  # the columns with how rows are made here of JPEGs, and with those
 
     @staticmethod
     def read(told: Message) -> Field:
         axes, view, batch, view_of = (told.get(key, "") for key in ("axes", "view", "batch", "view_of"))
         left = None if told.get("left") is None else Left.read(told["dtype"], told["left"])
         rest = Rest(told["steps"], tuple(told["becomes"])) if told.get("steps") else None
-        return Field(told["name"], told["kind"], told["dtype"], axes, view, batch, view_of, left, rest)
+        sent = (told["windows"], told["jpegs"]) if told.get("windows") else None
+        return Field(told["name"], told["kind"], told["dtype"], axes, view, batch, view_of, left, rest, sent)
 
     @property
     def stored(self) -> str:
@@ -96,7 +98,7 @@ def _opened(answer: Message, engine: Engine) -> Opened:
         pipeline=str(answer.get("pipeline", "")),
         classes=list(answer.get("classes") or []),
         format=str(answer.get("format", "")),
-        fields=[Field.read(field) for field in answer.get("fields") or [] if field["kind"] != "steps"],
+        fields=[Field.read(field) for field in answer.get("fields") or [] if field["kind"] not in ("steps", "sent")],
         lanes=int(answer.get("lanes") or engine.lanes),
         order=dict(answer.get("order") or {}),
         stride=int(answer.get("stride", 1)),
@@ -194,6 +196,7 @@ class Loader:
         self._at = _Place()
         self.opened: Opened | None = None
         self.strained = False  # memory for its batches ran out while the loop held them
+        self.refused: set[int] = set()  # samples whose pictures the device's decoder refused: the engine decodes them
         self._refused: EngineError | None = None
         self.closings = 0  # passes begun before the last close have ended
         forked(self)
@@ -534,6 +537,10 @@ class Pass:
             self.cancel()
             self.position, self.step = position, step
 
+    def refuse(self, samples: Sequence[int]) -> None:
+        """Has the engine decode the pictures of these samples, in passes that begin from now on."""
+        self._remote.refused.update(samples)
+
     def _answer(self) -> tuple[Message, Any] | None:
         """The message of the next batch with the root of its slot; None at the end."""
         while True:
@@ -562,6 +569,8 @@ class Pass:
                 begin["list"] = self._order(self.position)
             if self._points is not None:
                 begin["points"] = self._points()
+            if self._remote.refused:
+                begin["refused"] = sorted(self._remote.refused)
             answer, _ = engine.request(begin, max(QUIET_SECONDS, self._remote.timeout))
             self._at.id, self._at.engine = int(answer["pass"]), engine
         return self._at.id

@@ -13,6 +13,8 @@ class Counts:
         self.copies = self.bytes = 0
         self.busy = 0.0
         self.made, self.made_busy = 0, 0.0  # messages with which something was done there after the copy
+        self.decoded, self.decode_busy = 0, 0.0  # pictures that were decoded there
+        self.decode_host = 0.0  # seconds that this took the training process
         self.pinned = True  # slots are pinned in place
         self.asked = self.ahead = 0  # how often the loop asked, and the batches that were there already, in all
 
@@ -41,6 +43,9 @@ class Counts:
             "bytes_per_s": rate,
             "transforms": self.made,
             "transforms_busy_s": self.made_busy,
+            "decoded": self.decoded,
+            "decode_busy_s": self.decode_busy,
+            "decode_host_s": self.decode_host,
             "ahead_mean": self.ahead / self.asked if self.asked else 0.0,
             "pinned_slots": self.pinned,
         }

@@ -77,6 +77,11 @@ class Port:
         of the stream that they are on."""
         work()
 
+    def reads(self, tensors: Sequence[Any]) -> None:
+        """The stream of copies uses memory there that another one may have allocated."""
+        for tensor in tensors:
+            tensor.record_stream(self._stream)
+
     def is_pinned(self, tensor: Any) -> bool:
         """Whether a tensor here is pinned."""
         return bool(tensor.is_pinned())

@@ -37,6 +37,7 @@ from . import _cuda, _jax, _lease, _notice
 from ._bundle import Bundle
 from ._client import Pass
 from ._counts import Counts
+from ._device_jpeg import Undecodable
 from ._engines import forked
 from ._errors import ConfigError, ResourceError, StallError
 from ._fused import Constants
@@ -47,6 +48,7 @@ from ._wire import Message
 PATIENCE_SECONDS = 0.0005  # that next() waits for a batch beyond the loop's, if there is room for it on the device
 EXIT_SECONDS = 5.0  # that the interpreter waits for copies when it exits
 POLL_SECONDS = 0.001  # between two looks at them
+MOST_REFUSALS = 8  # of a batch's pictures, by the device's decoder; the engine then decodes them, so there is one
 
 Make = Callable[[Message, Any], Any]
 
@@ -70,6 +72,18 @@ class Flight:
             self.counts.copies += 1
             self.counts.bytes += self.size
             self.counts.busy += port.seconds(self.begin, self.end)
+
+
+class Decoding(Flight):
+    """Pictures that are decoded there. ``size`` is how many."""
+
+    __slots__ = ()
+
+    def landed(self, port: Any) -> None:
+        self.keep = None
+        assert self.counts is not None
+        self.counts.decoded += self.size
+        self.counts.decode_busy += port.seconds(self.begin, self.end)
 
 
 class Making(Flight):
@@ -243,6 +257,16 @@ class Copies:
         self._flies(Flight(plan.keep, begin, copied, sum(run.size for run in runs), counts))
         if not plan.results:
             return copied
+        if plan.held:
+            try:
+                many, seconds = plan.decode()
+                counts.decode_host += seconds
+                decoded = port.mark()
+            except BaseException:  # the decoder may have begun to read
+                self._lost.append(plan.held)
+                raise
+            self._flies(Decoding(plan.held, copied, decoded, many, counts))
+            copied = decoded
         plan.compute(self._constants)
         end = port.mark()
         self._flies(Making(None, copied, end, 0, counts))
@@ -493,6 +517,7 @@ class Queue:
         self.told: Message = {}
         self.rows = 0
         self.waited = 0
+        self._refusals = 0  # by the device's decoder, one after the other
         forked(self)
 
     def next(self, make: Make) -> Any:
@@ -570,7 +595,19 @@ class Queue:
                 self.then._fill(make, most - len(self._ahead))
 
     def _load(self, make: Make) -> None:
-        """Takes a message, unless there is one, and starts to copy its batches."""
+        """Takes a message, unless there is one, and starts to copy its batches. If pictures cannot be decoded there,
+        the engine makes the message again, with those decoded."""
+        try:
+            self._taken(make)
+            self._refusals = 0
+        except Undecodable as refused:
+            self._refusals += 1
+            if self._refusals > MOST_REFUSALS:
+                raise
+            self._source.refuse(refused.samples)
+            self._back()
+
+    def _taken(self, make: Make) -> None:
         if self._kept is None:
             kept = self._source.whole(partial(self._message, make))
             self.waited += self._source.waited

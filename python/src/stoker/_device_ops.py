@@ -9,6 +9,7 @@ numbers, and quotients of two tensors: by a number, torch may multiply by its re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -317,13 +318,16 @@ def _beyond(at: Any, size: int, mode: int) -> Any:
 
 
 class Axis:
-    """One dimension of a resampling: for each sample, ``taps`` positions and weights of each of ``out`` results. It is
-    newAxis of the kernel. ``sizes`` int64 (n,) are the lengths that are resampled, ``taps`` is enough for all."""
+    """One dimension of a resampling: for each sample, ``taps`` positions and weights of each result. It is newAxis of
+    the kernel. ``sizes`` int64 (n,) are the lengths that are resampled, ``outs`` the number of results, of all or of
+    each, int64 (n,), of which ``most`` is the greatest; ``taps`` is enough for all. ``place`` int64 (n, results) says
+    which of the results are wanted; None: all."""
 
-    def __init__(self, sizes: Any, out: int, taps: int, cubic: bool) -> None:
+    def __init__(self, sizes: Any, outs: Any, most: int, taps: int, cubic: bool, place: Any = None) -> None:
         t = torch()
         count = sizes.to(t.float64).view(-1, 1)
-        scale = count / _like(count, out)
+        wanted = _like(count, outs) if isinstance(outs, int) else outs.to(t.float64).view(-1, 1)
+        scale = count / wanted
         down = scale >= 1
         one = _like(scale, 1)
         support = t.where(down, scale, one)
@@ -331,26 +335,37 @@ class Axis:
         if cubic:
             support = support * 2
         self.taps = taps
-        middle = scale * (t.arange(out, dtype=t.float64, device=sizes.device) + 0.5)
+        every = t.arange(most, dtype=t.float64, device=sizes.device)
+        middle = scale * (every + 0.5)
         first = (middle - support + 0.5).trunc().clamp(min=0)
         used = t.minimum((middle + support + 0.5).trunc(), count) - first
         used = t.minimum(used.clamp(min=0), (support.ceil() * 2 + 1))
+        used = t.where(every < wanted, used, _like(used, 0))
         total = t.zeros_like(middle)
-        every: list[Any] = []
+        found: list[Any] = []
         for tap in range(taps):
             weight = (_keys if cubic else _triangle)((first + tap - middle + 0.5) * inverse)
             weight = t.where(used > tap, weight, _like(weight, 0))
             total = total + weight
-            every.append(weight)
+            found.append(weight)
         some = t.where(total != 0, total, one)
-        every = [t.where(total != 0, weight / some, weight) for weight in every]
-        most = t.stack([weight.amax(1) for weight in every]).amax(0).clamp_(min=0)
+        found = [t.where(total != 0, weight / some, weight) for weight in found]
+        largest = t.stack([weight.amax(1) for weight in found]).amax(0).clamp_(min=0)
         steps = (1 << t.arange(1, 23, device=sizes.device)).to(t.float64)
-        self.bits = ((most.view(-1, 1) * steps + 0.5).trunc() < 1 << 15).sum(1).to(t.int32)
+        self.bits = ((largest.view(-1, 1) * steps + 0.5).trunc() < 1 << 15).sum(1).to(t.int32)
+        if place is not None:
+            first = first.expand(len(place), most).gather(1, place)
+            found = [weight.gather(1, place) for weight in found]
         unit = (1 << self.bits.to(t.int64)).to(t.float64).view(-1, 1)
-        self.weights = [(t.copysign(_like(weight, 0.5), weight) + weight * unit).to(t.int32) for weight in every]
+        self.weights = [(t.copysign(_like(weight, 0.5), weight) + weight * unit).to(t.int32) for weight in found]
         last = sizes.view(-1, 1) - 1
         self.at = [t.minimum(first.to(t.int64) + tap, last).clamp_(min=0) for tap in range(taps)]
+
+
+def taps(sizes: Sequence[int], outs: Sequence[int], cubic: bool) -> int:
+    """Enough taps to resample each of these lengths to as many results as it is given."""
+    support = max(1.0, max(size / out for size, out in zip(sizes, outs, strict=True)))
+    return math.ceil(support * (2 if cubic else 1)) * 2 + 1
 
 
 def _triangle(x: Any) -> Any:
@@ -381,19 +396,20 @@ def resampled(x: Any, axis: Axis, dim: int, at: Callable[[Any], Any]) -> Any:
     return (total >> bits).clamp_(0, 255).to(t.uint8)
 
 
-def nearest(sizes: Any, out: int, exact: bool) -> Any:
-    """The position that each of ``out`` results is taken from, int64 (n, out), of ``sizes`` pixels each."""
+def nearest(sizes: Any, outs: Any, exact: bool, at: Any) -> Any:
+    """The position that result number ``at``, int64 (n or 1, results), is taken from, int64 (n, results), of ``sizes``
+    pixels each that become ``outs``: a number, or one for each sample."""
     t = torch()
-    at = t.arange(out, dtype=t.int64, device=sizes.device).view(1, -1)
     sizes = sizes.view(-1, 1)
     single = sizes.to(t.float32)
-    scale = single / _like(single, out)
+    many = _like(single, outs, t.int64) if isinstance(outs, int) else outs.view(-1, 1)
+    scale = single / many.to(t.float32)
     if exact:
         x = ((at.to(t.float64) + 0.5) * scale.to(t.float64) - 0.5).to(t.float32).clamp(min=0)
         return t.minimum((x + 0.5).to(t.int64), sizes - 1)
     found = t.minimum((at.to(t.float32) * scale).floor().to(t.int64), sizes - 1)
-    found = t.where(sizes * 2 == out, at >> 1, found)
-    return t.where(sizes == out, at, found)
+    found = t.where(sizes * 2 == many, at >> 1, found)
+    return t.where(sizes == many, at, found)
 
 
 # Warps.

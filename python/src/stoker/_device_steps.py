@@ -14,7 +14,6 @@ A crop or a flip only changes a sample's Window: which part of its picture count
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -344,22 +343,18 @@ def _resized(act: Act, x: Any, indices: Any, part: slice) -> Any:
     columns, rows = of(left, wide, across), of(top, high, down)
     if filter in (ops.NEAREST, ops.NEAREST_EXACT):
         exact = filter == ops.NEAREST_EXACT
-        return ops.taken(x, rows(ops.nearest(high, height, exact)), columns(ops.nearest(wide, width, exact)))
+        down, across = (torch.arange(n, dtype=torch.int64, device=x.device).view(1, -1) for n in (height, width))
+        taken = rows(ops.nearest(high, height, exact, down)), columns(ops.nearest(wide, width, exact, across))
+        return ops.taken(x, *taken)
     cubic = filter == ops.BICUBIC
     windows = act.windows[part]
     every = torch.arange(act.size[0], device=x.device).view(1, -1)
     at = rows(torch.minimum(every, high.view(-1, 1) - 1))
     x = x.gather(2, at.view(len(x), 1, -1, 1).expand(len(x), x.shape[1], at.shape[1], x.shape[3]))
-    across_axis = ops.Axis(wide, width, _taps([window.w for window in windows], width, cubic), cubic)
-    x = ops.resampled(x, across_axis, 3, columns)
-    down_axis = ops.Axis(high, height, _taps([window.h for window in windows], height, cubic), cubic)
-    return ops.resampled(x, down_axis, 2, lambda at: at)
-
-
-def _taps(sizes: Sequence[int], out: int, cubic: bool) -> int:
-    """Enough taps for the longest of these."""
-    support = max(1.0, max(sizes) / out) * (2 if cubic else 1)
-    return math.ceil(support) * 2 + 1
+    taps = ops.taps([max(window.w for window in windows)], [width], cubic)
+    x = ops.resampled(x, ops.Axis(wide, width, width, taps, cubic), 3, columns)
+    taps = ops.taps([max(window.h for window in windows)], [height], cubic)
+    return ops.resampled(x, ops.Axis(high, height, height, taps, cubic), 2, lambda at: at)
 
 
 def _blurred(act: Act, x: Any, part: slice) -> Any:

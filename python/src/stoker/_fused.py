@@ -8,7 +8,7 @@ With device_transform=, the steps before these are left too (_device_steps.py), 
 
 Left     how the floats of a field are made of bytes
 Rest     what has to be done to the bytes before that
-Raw      a field of a batch of which this has to be done
+Raw      a field of a batch of which this has to be done, with the pictures of it that are decoded there
 Result   the memory there of what it gives, and its making
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _device_steps as steps
+from ._device_jpeg import Sent
 
 Numbers = tuple[float, ...]  # float32, one for each channel
 BYTES = {"uint8": 1, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -123,10 +124,11 @@ class Raw:
     """A field whose memory has bytes: ``tensor``, as the user sees it but for its type. ``planes``: the channels are
     its third axis from the end, otherwise the last; a picture of one channel may have no axis for it.
 
-    ``rest``: what has to be done to the bytes, by ``numbers``, float64 (rows, steps, numbers). The tensor has an axis
-    for channels then, which the user does not see if it is ``squeezed``. ``left`` is None if the field stays bytes."""
+    ``sent``: pictures of which rows are made first, before anything else is done. ``rest``: what has to be done to the
+    bytes then, by ``numbers``, float64 (rows, steps, numbers). The tensor has an axis for channels then, which the user
+    does not see if it is ``squeezed``. ``left`` is None if the field stays bytes."""
 
-    __slots__ = ("left", "numbers", "planes", "rest", "squeezed", "tensor")
+    __slots__ = ("left", "numbers", "planes", "rest", "sent", "squeezed", "tensor")
 
     def __init__(
         self,
@@ -139,9 +141,11 @@ class Raw:
     ) -> None:
         self.tensor, self.left, self.planes = tensor, left, planes
         self.rest, self.numbers, self.squeezed = rest, numbers, squeezed
+        self.sent: Sent | None = None
 
     def __getitem__(self, number: int) -> Raw:
         assert self.rest is None  # those are batches
+        assert self.sent is None
         return Raw(self.tensor[number], self.left, self.planes)
 
     @property
@@ -158,8 +162,12 @@ class Raw:
         out = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device="cpu")
         between = torch.empty(out.shape, dtype=torch.float32, device="cpu") if work.wide else None
         constants = [] if self.left is None else Constants(numbers).of(self.left, self.planes)
+        given = self.tensor
         with torch.no_grad():
-            work.fill(out, between, self.tensor, self.numbers, constants)
+            if self.sent is not None:
+                given = torch.empty_strided(given.shape, given.stride(), dtype=torch.uint8, device="cpu").copy_(given)
+                self.sent.decode(given.device)
+            work.fill(out, between, given, self.numbers, constants)
         return work.squeezed(out)
 
 
@@ -169,6 +177,7 @@ class Work:
 
     def __init__(self, raw: Raw) -> None:
         self._left, self._planes, self._rest, self._squeezed = raw.left, raw.planes, raw.rest, raw.squeezed
+        self._sent = raw.sent
         self._dtype = raw.dtype
         self._shape = tuple(raw.tensor.shape)
         self.wide = raw.left is not None and raw.left.wide
@@ -197,14 +206,19 @@ class Work:
         return made[:, 0] if self._planes else made[..., 0]
 
     def fill(self, out: Any, between: Any, given: Any, numbers: Any, constants: Sequence[Any]) -> None:
-        """Makes ``out`` of the bytes ``given`` and the numbers of the steps, all on one device."""
+        """Makes ``out`` of the bytes ``given`` and the numbers of the steps, all on one device. Rows of pictures that
+        were sent are made in ``given``."""
+        if self._sent is not None:
+            self._sent.fill(given.permute(0, 2, 3, 1) if self._planes else given)
         if self._script is not None:
             into = self._channels_first(out) if self._left is None else None
             made = steps.run(self._channels_first(given), numbers, self._script, self._rest.becomes, into)  # type: ignore[union-attr]
             if self._left is None:
                 return
             given = made if self._planes else made.permute(0, 2, 3, 1)
-        assert self._left is not None
+        if self._left is None:
+            out.copy_(given)
+            return
         fill(out, between, given, self._left, constants)
         if self._script is not None:
             steps.erase(self._channels_first(out), self._script)
@@ -225,6 +239,11 @@ class Result:
         self._between: Any = None
         self._made: Any = None
         self._seen: Any = None
+
+    @property
+    def sent(self) -> Sent | None:
+        """The pictures that are decoded there."""
+        return self._raw.sent
 
     @property
     def numbers(self) -> Any:

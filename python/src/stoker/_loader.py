@@ -160,6 +160,12 @@ class DataLoader(Passing, _Base[T]):
                       keys of the samples, as if they followed the dataset's transform=; torch's operators do them.
                       From the first step that it does not know, each is called with the pictures of a batch, with
                       torch's generators seeded by seed, epoch, step and rank, and put back afterwards
+    decode_device     the device= again, or a pair of it and a share of the rows, in sixteenths, such as ("cuda", 0.5):
+                      JPEGs are decoded, cropped, resampled and mirrored there, by nvJPEG (of torchcodec, or of
+                      torchvision) and one kernel. The engine draws the boxes and checks the files' structure. Which
+                      rows go there follows from seed, epoch and place. What that decoder refuses, and other kinds of
+                      pictures, the engine decodes. Pixels differ by a few levels from those without. "cpu" has
+                      libjpeg-turbo, in the training process
     tune              "playbook", or the path of one: uses the num_workers and prefetch that ``stoker.tune`` found for
                       this machine and dataset, unless they are given here. Without a matching entry, warns and uses the
                       defaults; without the file, ConfigError
@@ -338,6 +344,7 @@ class DataLoader(Passing, _Base[T]):
         native: bool | None = None,
         batch_transform: Any = None,
         device_transform: Any = None,
+        decode_device: Any = None,
     ) -> None:
         keywords = {key: scalar(value) for key, value in locals().items() if key not in ("self", "dataset")}
         if (same := _trainers.again(keywords, _DEFAULTS, dataset)) is not None:
@@ -512,6 +519,7 @@ class DataLoader(Passing, _Base[T]):
         target = self._settings.target
         staged = target is not None and target.moves
         kind = make_kind(self._settings.output, self._settings.pin, staged)
+        kind.decoder = None if self._settings.decoding is None else self._settings.decoding.decoder
         _values.register()
         if not known and self._settings.output in sys.modules:  # NumPy's path: stoker needs NumPy there
             self._imported = begin, monotonic_ns()

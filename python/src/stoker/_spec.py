@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from . import _crew, _mix, _notice, _on_device, _sharding, _static, _target
+from . import _crew, _device_jpeg, _mix, _notice, _on_device, _sharding, _static, _target
 from . import _orders as orders
 from . import _ranks as ranks
 from . import _seeds as seeds
@@ -106,6 +106,7 @@ class Settings:
     static: bool = False  # into the same tensors every time
     mix: _mix.Mix | _mix.Changes | None = None  # the batch transform
     on_device: _on_device.OnDevice | None = None  # the device transform
+    decoding: _device_jpeg.Decoding | None = None  # the pictures that the device decodes
     torch: dict[str, Any] = field(default_factory=dict)  # torch's keywords that are only shown as attributes
 
     @property
@@ -206,6 +207,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
     if isinstance(mix, _mix.Mix) and single and hands is None:
         problems.add(f"{mix.words} mixes the samples of a batch, and there are none", "give a batch_size")
     on_device = _on_device.read(k, output, target, own is None, single, problems)
+    decoding = _device_jpeg.read(k, output, target, own is None, single, problems)
     if on_device is not None and on_device.functions and mix is not None:
         problems.add(
             "batch_transform= cannot be combined with functions in device_transform=",
@@ -256,6 +258,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         static=static,
         mix=mix,
         on_device=on_device,
+        decoding=decoding,
         torch={
             name: k[name]
             for name in (
@@ -313,6 +316,8 @@ def spec(
         built["batch_transform"] = settings.mix.spec(recipe.form, names)
     if settings.on_device is not None:
         built["device_transform"] = settings.on_device.ops or None
+    if settings.decoding is not None:
+        built["decode_device"] = settings.decoding.spec()
     built["cache"] = settings.cache
     built["fetch"] = settings.fetch
     built["workers"] = settings.workers

@@ -86,6 +86,7 @@ class Plan:
         self.keep: list[Any] = []
         self._raw: dict[int, Result] = {}  # by the id of the tensor that has their bytes
         self._numbers: set[int] = set()  # ids of the tensors that have the numbers of their steps
+        self.held: list[Any] = []  # what must not change before pictures are decoded
 
     @property
     def results(self) -> list[Result]:
@@ -117,6 +118,8 @@ class Plan:
         elif isinstance(value, Raw):
             self._raw[id(value.tensor)] = Result(value)
             self._look(value.tensor)
+            if value.sent is not None:
+                self.held.append(self._root)
             if value.numbers is not None:
                 self._numbers.add(id(value.numbers))
                 self._look(value.numbers)
@@ -245,6 +248,16 @@ class Plan:
         """Whether a batch has anything of what this run copies."""
         hidden = self._raw.keys() | self._numbers
         return any(run is at[0] for number, at in self._at.items() if number not in hidden)
+
+    def decode(self) -> tuple[int, float]:
+        """Begins to decode the pictures of the batches there. Returns how many there are, and the seconds that the
+        decoder took here. Called where the runs are copied; raises Undecodable."""
+        count, seconds = 0, 0.0
+        for sent in (result.sent for result in self.results):
+            if sent is not None:
+                self._port.reads(sent.decode(self._port.device))
+                count, seconds = count + len(sent), seconds + sent.host_seconds
+        return count, seconds
 
     def compute(self, constants: Constants) -> None:
         """Makes what is left of what was copied. Called where the runs are copied."""

@@ -93,3 +93,4 @@ class Keywords(TypedDict, total=False):
     native: bool | None
     batch_transform: Any
     device_transform: Any
+    decode_device: Any

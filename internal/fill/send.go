@@ -1,0 +1,52 @@
+package fill
+
+import (
+	"cmp"
+
+	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// Pictures that a client decodes on its device: the lane sends what that needs of them, and
+// leaves the row as it is.
+
+// wordSend separates the choice of rows that are sent from everything else that is random.
+const wordSend = 1<<63 + 2
+
+// sixteenths is the unit of a share of rows.
+const sixteenths = 16
+
+// Refuse has the lanes decode the pictures of these samples from now on: the client could not.
+func (f *Filler) Refuse(samples []int64) {
+	for _, id := range samples {
+		f.refused.Store(id, true)
+	}
+}
+
+// sends reports whether the pictures of a task's sample are sent. That depends on its place,
+// so a pass that is resumed sends the same ones.
+func (f *Filler) sends(t *Task) bool {
+	d := f.spec.DecodeDevice
+	if d == (spec.DecodeDevice{}) || t.Key.With(wordSend).Intn(0, sixteenths) >= int64(cmp.Or(d.Share, sixteenths)) {
+		return false
+	}
+	_, refused := f.refused.Load(t.Req.Sample)
+	return !refused
+}
+
+// send writes what is sent of the picture that was begun last to the columns at and at+1,
+// unless its row has to be made here.
+func (f *Filler) send(lane *transform.Lane, prog *transform.Program, at int, t *Task) (sent bool, err error) {
+	numbers, c := t.Batch.Row(at, t.Row), &t.Batch.Loose[at+1]
+	c.Rows[t.Row] = c.Rows[t.Row][:0]
+	clear(numbers)
+	if !f.sends(t) {
+		return false, nil
+	}
+	row, sent, err := prog.Sent(lane, t.Req.Sample, numbers, c.Rows[t.Row], f.spec.DecodeDevice.Repeats)
+	c.Rows[t.Row] = row
+	if !sent || err != nil {
+		return false, err
+	}
+	return true, t.looseFailed(len(row), f.Fits(t.Batch.collected.Add(int64(len(row)))))
+}

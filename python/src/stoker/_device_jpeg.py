@@ -1,0 +1,390 @@
+"""JPEGs that are decoded where the batch is: the keyword ``decode_device``.
+
+read()       the keyword -> Decoding
+Decoding     which decoder there is for a device, and which share of the rows it gets
+Sent         the pictures of a batch that the engine has sent instead of their rows
+Undecodable  the decoder refused some of them: the engine decodes those samples from now on
+
+The engine draws the box, and sends a whole JPEG or, of a file with restart markers, a strip: the segments that the box
+needs, one below the other (kernel.Strip). The decoder makes pictures of them, one call for a batch. Then each row is
+made of its picture: the box is cut out, resampled with antialiasing, mirrored, and written into the batch. The numbers
+are those of the engine, to the bit, so that a row differs from the engine's only as far as the decoders differ.
+
+There are two implementations with equal results: torch's operators, picture by picture, and one Triton kernel for the
+batch (_triton.py).
+
+A decoder is the one place where bytes of a file meet C code that is not stoker's, in the training process.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.metadata
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import _device_ops as ops
+from ._errors import Problems
+
+if TYPE_CHECKING:
+    from ._target import Target
+
+NUMBERS = 22  # of a row that was sent; internal/stage/transform/window.go says what they are
+SIXTEENTHS = 16
+_MIRRORED, _UPSIDE_DOWN = 1, 2  # the row; the box before it is resampled: the same, shifted
+_OF_BOX = 2
+
+_SAME = 4  # levels by which pixels of one colour may differ
+
+# 32 x 16 pixels of 4:2:0, the left half red and the right half blue. A decoder that repeats samples of chroma, one for
+# each 2 x 2 pixels, keeps the edge between two columns.
+_EDGE = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAMCAgMCAgMDAwMEAwMEBQgFBQQEBQoHBwYIDAoMDAsKCwsNDhIQDQ4RDgsLEBYQERMU"
+    "FRUVDA8XGBYUGBIUFRT/2wBDAQMEBAUEBQkFBQkUDQsNFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU"
+    "FBQUFBQUFBT/wAARCAAQACADASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAf/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/8QA"
+    "FgEBAQEAAAAAAAAAAAAAAAAACQcI/8QAFBEBAAAAAAAAAAAAAAAAAAAAAP/aAAwDAQACEQMRAD8AgQCZNxpSATAe7//Z"
+)
+
+
+class Undecodable(Exception):
+    """These samples, which the decoder refused."""
+
+    def __init__(self, samples: Sequence[int], cause: BaseException | None) -> None:
+        super().__init__(f"{len(samples)} pictures cannot be decoded on the device")
+        self.samples = list(samples)
+        self.cause = cause
+
+
+class Decoder(NamedTuple):
+    """A decoder of JPEGs. ``decode(bytes, device)`` takes uint8 tensors here, and returns for each one a uint8 tensor
+    (3, height, width) there, or raises for all of them if one is damaged."""
+
+    name: str  # with its version
+    decode: Callable[[list[Any], Any], Sequence[Any]]
+
+
+class Decoding(NamedTuple):
+    """What ``decode_device=`` says."""
+
+    decoder: Decoder
+    share: int  # of the rows, in sixteenths
+    repeats: bool  # it repeats samples of chroma
+
+    def spec(self) -> dict[str, Any]:
+        """Part of the Spec."""
+        found: dict[str, Any] = {"by": self.decoder.name}
+        if self.share != SIXTEENTHS:
+            found["share"] = self.share
+        if self.repeats:
+            found["repeats"] = True
+        return found
+
+
+def read(
+    k: Mapping[str, Any], output: str, target: Target | None, native: bool, single: bool, problems: Problems
+) -> Decoding | None:
+    """What the keyword says; None if it is not given. Adds what is wrong to problems. ``native``: the engine makes the
+    batches."""
+    given = k["decode_device"]
+    if given is None:
+        return None
+    where = "decode_device"
+    device, share = given if type(given) is tuple and len(given) == 2 else (given, 1.0)
+    if not native:
+        problems.add(
+            f"{where} is for pictures that the engine makes, and Python makes these batches",
+            "leave it out, or decode in your own code",
+        )
+        return None
+    if output != "torch":
+        problems.add(f"{where} gives tensors of torch, and output is {output!r}", "leave it out")
+        return None
+    if target is None:
+        problems.add(f"{where} needs device=, the same one", "pass device='cuda'")
+        return None
+    if single:
+        problems.add(f"{where} is for batches, and there are none", "give a batch_size")
+        return None
+    name = str(device)
+    if name not in (target.device, target.device.partition(":")[0]):
+        problems.add(
+            f"{where} is {device!r:.80}, and device is {target.device!r}",
+            f"batches are decoded where they are: give {target.device!r}, or a pair of it and the share of the rows",
+        )
+        return None
+    wrong = isinstance(share, bool) or not isinstance(share, (int, float)) or not math.isfinite(share)
+    sixteenths = 0 if wrong else round(share * SIXTEENTHS)
+    if not 0 < sixteenths <= SIXTEENTHS:
+        problems.add(
+            f"the share of {where} is {share!r:.80}",
+            "give a share of the rows, in sixteenths: 0.0625 to 1; for none of them, leave decode_device out",
+        )
+        return None
+    decoder, why = _decoder(target.moves)
+    if decoder is None:
+        problems.add(f"{where} has no decoder: {why}", "pip install torchcodec (0.16 or later), or leave it out")
+        return None
+    return Decoding(decoder, sixteenths, _repeats(decoder, target))
+
+
+# Decoders.
+
+
+def _decoder(moves: bool) -> tuple[Decoder | None, str]:
+    """The decoder for a device, or why there is none."""
+    reasons = []
+    for make in (_torchcodec, _torchvision):
+        try:
+            return make(moves), ""
+        except ImportError as error:
+            reasons.append(str(error))
+    return None, "; ".join(reasons)
+
+
+def _torchvision(moves: bool) -> Decoder:
+    """torchvision's decode_jpeg: nvJPEG on a device, libjpeg-turbo here."""
+    try:
+        from torchvision.io import ImageReadMode, decode_jpeg
+    except (ImportError, RuntimeError, OSError) as error:
+        raise ImportError(f"torchvision's decode_jpeg cannot be imported ({error})") from error
+
+    def decode(given: list[Any], device: Any) -> Sequence[Any]:
+        made: Sequence[Any]
+        if device.type == "cpu":
+            made = [decode_jpeg(one, mode=ImageReadMode.RGB) for one in given]
+        else:
+            made = decode_jpeg(given, mode=ImageReadMode.RGB, device=device)
+        return made
+
+    return _named("torchvision", moves, decode)
+
+
+def _torchcodec(moves: bool) -> Decoder:
+    """torchcodec's decode_jpeg: nvJPEG on a device, libjpeg-turbo here."""
+    try:
+        from torchcodec.decoders import decode_jpeg  # type: ignore[attr-defined,unused-ignore]
+    except (ImportError, RuntimeError, OSError) as error:
+        raise ImportError(f"torchcodec's decode_jpeg cannot be imported ({error})") from error
+
+    def decode(given: list[Any], device: Any) -> Sequence[Any]:
+        found: Any = decode_jpeg(given, mode="RGB", device=device)
+        return list(found)
+
+    return _named("torchcodec", moves, decode)
+
+
+def _named(package: str, moves: bool, decode: Callable[[list[Any], Any], Sequence[Any]]) -> Decoder:
+    version = importlib.metadata.version(package).partition("+")[0]
+    return Decoder(f"{package} {version}, {'nvJPEG' if moves else 'libjpeg'}", decode)
+
+
+def _repeats(decoder: Decoder, target: Target) -> bool:
+    """Whether it repeats samples of chroma, found out with a picture."""
+    import torch
+
+    if not target.moves:
+        return False
+    try:
+        picture = decoder.decode([torch.frombuffer(bytearray(_EDGE), dtype=torch.uint8)], _device(target))[0].cpu()
+    except Exception:  # it says so again at the first batch
+        return False
+    halves = picture.to(torch.int16).split(16, 2)
+    return all(int(half.amax((1, 2)).sub(half.amin((1, 2))).max()) <= _SAME for half in halves)
+
+
+def _device(target: Target) -> Any:
+    import torch
+
+    return torch.device(target.device)
+
+
+# Rows.
+
+
+class Sent:
+    """The pictures of a batch that were sent: ``numbers``, int32 (rows, NUMBERS) here, and the bytes of each row, views
+    of the slot, which stay there until what ``fill`` starts has ended."""
+
+    __slots__ = ("_bytes", "_decoder", "_numbers", "_pictures", "_rows", "host_seconds")
+
+    def __init__(self, decoder: Decoder | None, numbers: Any, jpegs: Sequence[Any]) -> None:
+        assert decoder is not None
+        self._decoder = decoder
+        self._numbers = ops.torch().tensor(numbers.tolist(), dtype=numbers.dtype, device="cpu")  # not of the slot
+        self._rows: list[int] = numbers[:, 0].nonzero()[:, 0].tolist()
+        self._bytes = [jpegs[row] for row in self._rows]
+        self._pictures: Sequence[Any] = ()
+        self.host_seconds = 0.0  # that the decoder's call took
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def decode(self, device: Any) -> Sequence[Any]:
+        """Begins to decode the pictures, which are then kept for ``fill``. Raises Undecodable."""
+        if self._rows:
+            begin = time.perf_counter()
+            self._pictures = self._decoded(device)
+            self.host_seconds = time.perf_counter() - begin
+            self._bytes = []  # whoever calls this keeps the slot
+        return self._pictures
+
+    def fill(self, out: Any) -> None:
+        """Makes the rows that were sent, of ``out``, uint8 (rows, height, width, 3), contiguous."""
+        if self._rows:
+            pictures, self._pictures = self._pictures, ()
+            make_rows(out, self._rows, pictures, self._numbers[self._rows])
+
+    def _decoded(self, device: Any) -> Sequence[Any]:
+        try:
+            found = self._decoder.decode(self._bytes, device)
+        except Exception:
+            found = self._one_by_one(device)
+        wrong = [
+            at
+            for at, picture in enumerate(found)
+            if tuple(picture.shape) != (3, int(self._numbers[self._rows[at], 2]), int(self._numbers[self._rows[at], 1]))
+        ]
+        if wrong:
+            raise Undecodable(self._samples(wrong), None)
+        return found
+
+    def _one_by_one(self, device: Any) -> Sequence[Any]:
+        """A call with a damaged picture returns nothing, so each one is decoded by itself."""
+        found: list[Any] = []
+        refused: list[int] = []
+        cause: BaseException | None = None
+        for at, one in enumerate(self._bytes):
+            try:
+                found += self._decoder.decode([one], device)
+            except Exception as error:
+                refused.append(at)
+                cause = error.with_traceback(None)
+        if refused:
+            raise Undecodable(self._samples(refused), cause)
+        return found
+
+    def _samples(self, at: Sequence[int]) -> list[int]:
+        low, high = self._numbers[:, 20].tolist(), self._numbers[:, 21].tolist()
+        return [(high[self._rows[i]] << 32) | (low[self._rows[i]] & 0xFFFFFFFF) for i in at]
+
+
+class Tables(NamedTuple):
+    """Where the rows of a batch come from, and how much of each pixel, on the device."""
+
+    across: Any  # int32 (rows, width, taps): columns of the box
+    down: Any  # the same of its rows
+    columns: Any  # int32 (rows, width, taps): weights
+    rows: Any
+    bits: Any  # int32 (rows, 2): of the weights' unit, across and down
+    places: Any  # int32 (rows, longest): what is added to a segment's number for its row in the strip
+
+
+def tables(numbers: Any, height: int, width: int, like: Any) -> Tables:
+    """Those of rows of so many pixels. ``numbers`` int32 (rows, NUMBERS) are here."""
+    torch = ops.torch()
+    given = numbers.to(torch.int64)
+    there = _there(given, like)
+    sides = []
+    for size, to, begin, out, flip in ((5, 7, 10, width, _MIRRORED), (6, 8, 11, height, _UPSIDE_DOWN)):
+        box, whole, first = there[:, size], there[:, to], there[:, begin]
+        place = torch.arange(out, device=like.device).view(1, -1)
+        place = torch.where((there[:, 12:13] & flip) > 0, out - 1 - place, place) + first.view(-1, 1)
+        at, weights, bits = _axis(given[:, size], given[:, to], given[:, 9], box, whole, place)
+        mirrored = (there[:, 12] & (flip << _OF_BOX)) > 0
+        at = torch.where(mirrored.view(-1, 1, 1), box.view(-1, 1, 1) - 1 - at, at)
+        at = at + there[:, size - 2].view(-1, 1, 1)
+        sides.append((at.to(torch.int32).contiguous(), weights.contiguous(), bits))
+    (across, columns, wide), (down, rows, high) = sides
+    return Tables(across, down, columns, rows, torch.stack([wide, high], 1).contiguous(), _places(given, like))
+
+
+def _there(values: Any, like: Any) -> Any:
+    return values.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else values.to(like.device)
+
+
+def _axis(
+    sizes_here: Any, outs_here: Any, filters_here: Any, sizes: Any, outs: Any, place: Any
+) -> tuple[Any, Any, Any]:
+    """Positions int64 and weights int32, (rows, places, taps), and bits (rows,), of these results of a resampling from
+    ``sizes`` to ``outs``."""
+    torch = ops.torch()
+    filters = filters_here.unique().tolist()
+    made = []
+    for filter in filters:
+        smooth = filter in (ops.BILINEAR, ops.BICUBIC)
+        if smooth:
+            cubic = filter == ops.BICUBIC
+            taps = ops.taps(sizes_here.tolist(), outs_here.tolist(), cubic)
+            axis = ops.Axis(sizes, outs, int(outs_here.max()), taps, cubic, place)
+            made.append((torch.stack(axis.at, 2), torch.stack(axis.weights, 2), axis.bits))
+            continue
+        at = ops.nearest(sizes, outs, filter == ops.NEAREST_EXACT, place).unsqueeze(2)
+        one = torch.ones_like(at, dtype=torch.int32)
+        made.append((at, one, torch.zeros_like(sizes, dtype=torch.int32)))
+    if len(made) == 1:
+        return made[0]
+    taps = max(one[0].shape[2] for one in made)
+    at, weights, bits = (
+        torch.nn.functional.pad(made[0][i], (0, taps - made[0][i].shape[2])) if i < 2 else made[0][i] for i in range(3)
+    )
+    for filter, (a, w, b) in zip(filters[1:], made[1:], strict=True):
+        chosen = _there(filters_here == filter, sizes)
+        more = (0, taps - a.shape[2])
+        at = torch.where(chosen.view(-1, 1, 1), torch.nn.functional.pad(a, more), at)
+        weights = torch.where(chosen.view(-1, 1, 1), torch.nn.functional.pad(w, more), weights)
+        bits = torch.where(chosen, b, bits)
+    return at, weights, bits
+
+
+def _places(given: Any, like: Any) -> Any:
+    """For each row of MCUs that a box touches: what is added to the number of a segment for its row in the strip."""
+    torch = ops.torch()
+    interval, cols, tall = (given[:, i].clamp(min=1) for i in (13, 14, 16))
+    last = torch.div(given[:, 4] + given[:, 6] - 1, tall, rounding_mode="floor") - given[:, 19]
+    count = int(torch.where(given[:, 13] > 0, last, torch.zeros_like(last)).max()) + 1
+    row = torch.arange(count).view(1, -1) + given[:, 19:20]
+    begin = torch.div(row * cols.view(-1, 1) + given[:, 17:18], interval.view(-1, 1), rounding_mode="floor")
+    end = torch.div(row * cols.view(-1, 1) + given[:, 18:19], interval.view(-1, 1), rounding_mode="floor")
+    before = torch.cat([torch.full_like(end[:, :1], -1), end[:, :-1]], 1)
+    first = torch.maximum(begin, before + 1)
+    sent = end - first + 1
+    return _there((sent.cumsum(1) - sent - first).to(torch.int32), like)
+
+
+def make_rows(out: Any, rows: Sequence[int], pictures: Sequence[Any], numbers: Any) -> None:
+    """Makes rows of ``out`` of decoded pictures, by torch's operators."""
+    torch = ops.torch()
+    height, width = out.shape[1:3]
+    made = tables(numbers, height, width, out)
+    for at, (row, picture, given) in enumerate(zip(rows, pictures, numbers.tolist(), strict=True)):
+        across, down = made.across[at].to(torch.int64), made.down[at].to(torch.int64)
+        # The rows and columns of the picture that are read, each once.
+        top, tall = (given[4], given[6])
+        lines = torch.arange(top, top + tall, device=out.device).view(-1, 1, 1)
+        read = _read(picture, lines, across, given, made.places[at]).to(torch.int32)  # (3, tall, width, taps)
+        read = _weighed(read, made.columns[at], made.bits[at, 0])  # (3, tall, width)
+        read = read[:, down - top].to(torch.int32).movedim(2, 3)  # (3, height, width, taps)
+        out[row] = _weighed(read, made.rows[at].unsqueeze(1), made.bits[at, 1]).permute(1, 2, 0)
+
+
+def _read(picture: Any, y: Any, x: Any, given: Sequence[int], places: Any) -> Any:
+    """The pixels at these lines and columns of the picture, wherever they are in what was decoded."""
+    torch = ops.torch()
+    interval, cols, wide, tall = given[13:17]
+    if interval:
+        segment = torch.div(y, tall, rounding_mode="floor")
+        mcu = segment * cols + torch.div(x, wide, rounding_mode="floor")
+        place = torch.div(mcu, interval, rounding_mode="floor") + places.to(torch.int64)[segment - given[19]]
+        y = place * tall + y % tall
+        x = mcu % interval * wide + x % wide
+    flat = y * picture.shape[2] + x
+    return picture.reshape(3, -1)[:, flat.reshape(-1)].view(3, *flat.shape)
+
+
+def _weighed(values: Any, weights: Any, bits: Any) -> Any:
+    """The weighted sums along the last axis, as bytes."""
+    torch = ops.torch()
+    total = (values * weights).sum(-1, dtype=torch.int32) + ((torch.ones_like(bits) << bits) >> 1)
+    return (total >> bits).clamp_(0, 255).to(torch.uint8)
