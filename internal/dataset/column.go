@@ -203,8 +203,8 @@ func (c *Collection) stepColumns(p *spec.Problems) {
 	if pictures == 0 {
 		p.Addf("device_transform is for pictures that the engine makes, and no field is one")
 	}
-	if c.mix != nil {
-		p.Addf("batch_transform %s mixes batches before device_transform would augment them: mix them in the loop, or leave one of them out", c.spec.BatchTransform.Name)
+	if c.mix != nil && !c.mix.Left {
+		p.Addf("batch_transform %s would be done before device_transform here: only stoker.DataLoader mixes batches after it", c.spec.BatchTransform.Name)
 	}
 }
 
