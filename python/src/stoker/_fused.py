@@ -124,9 +124,10 @@ class Raw:
     its third axis from the end, otherwise the last; a picture of one channel may have no axis for it.
 
     ``rest``: what has to be done to the bytes, by ``numbers``, float64 (rows, steps, numbers). The tensor has an axis
-    for channels then, which the user does not see if it is ``squeezed``. ``left`` is None if the field stays bytes."""
+    for channels then, which the user does not see if it is ``squeezed``. ``left`` is None if the field stays bytes.
+    ``mixing``: how the result is mixed (_device_mix.py); None: not at all."""
 
-    __slots__ = ("left", "numbers", "planes", "rest", "squeezed", "tensor")
+    __slots__ = ("left", "mixing", "numbers", "planes", "rest", "squeezed", "tensor")
 
     def __init__(
         self,
@@ -136,9 +137,10 @@ class Raw:
         rest: Rest | None = None,
         numbers: Any = None,
         squeezed: bool = False,
+        mixing: Any = None,
     ) -> None:
         self.tensor, self.left, self.planes = tensor, left, planes
-        self.rest, self.numbers, self.squeezed = rest, numbers, squeezed
+        self.rest, self.numbers, self.squeezed, self.mixing = rest, numbers, squeezed, mixing
 
     def __getitem__(self, number: int) -> Raw:
         assert self.rest is None  # those are batches
@@ -160,6 +162,8 @@ class Raw:
         constants = [] if self.left is None else Constants(numbers).of(self.left, self.planes)
         with torch.no_grad():
             work.fill(out, between, self.tensor, self.numbers, constants)
+            if self.mixing is not None:
+                self.mixing.pictures(out, self.planes)
         return work.squeezed(out)
 
 
@@ -249,6 +253,9 @@ class Result:
         between, self._between = self._between, None  # free when it is done, as the bytes are
         known = [] if left is None else constants.of(left, self._raw.planes)
         port.compute(lambda: work.fill(out, between, given, numbers, known))
+        if (mixing := self._raw.mixing) is not None:
+            planes = self._raw.planes
+            port.compute(lambda: mixing.pictures(out, planes))
 
     def made(self) -> Any:
         """What the user gets."""
