@@ -28,6 +28,7 @@ __all__ = ["device"]
 
 DataLoader: Any = stoker.DataLoader  # of keywords in a dict
 SIZE = (36, 44)
+NOISE = Path(__file__).parents[2] / "internal" / "base" / "kernel" / "testdata" / "noise.json"
 FRONT = T.Resize(SIZE)
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 NEAREST, BILINEAR = T.InterpolationMode.NEAREST, T.InterpolationMode.BILINEAR
@@ -492,6 +493,26 @@ def test_groups_and_places() -> None:
         assert torch.equal(found, steps.run(x, numbers, script, (12, 16, 3)))
     finally:
         steps.AT_ONCE = whole
+
+
+def test_normal_numbers_never_change() -> None:
+    """They are the kernel's, also of boxes of several sizes together."""
+    goldens = json.loads(NOISE.read_text())
+    numbers = [golden for golden in goldens if golden["Key"] < 1 << 53]  # others name no box
+    assert len(numbers) > 1
+    p = torch.zeros((len(numbers), ops.NUMBERS), dtype=torch.float64)
+    for row, golden in enumerate(numbers):
+        p[row, 4], p[row, 9] = golden["H"], golden["Key"]
+    high, wide = (max(golden[side] for golden in numbers) for side in "HW")
+    half = (wide + 1) // 2
+    every = ops.normals(p, 3, high, half)
+    for found, golden in zip(every, numbers, strict=True):
+        channels, height, width = golden["C"], golden["H"], golden["W"]
+        first = (width + 1) // 2
+        rows = found[:channels, :height]
+        line = torch.cat([rows[..., :first], rows[..., half : half + width - first]], -1).contiguous()
+        bits = torch.tensor(golden["Bits"], dtype=torch.int64)
+        assert torch.equal(line.view(torch.int32).flatten().to(torch.int64) & 0xFFFFFFFF, bits)
 
 
 def test_it_loads_without_torch() -> None:
