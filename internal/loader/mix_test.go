@@ -19,6 +19,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
@@ -339,6 +340,11 @@ func TestMixingIsLeft(t *testing.T) {
 	if _, err := Open(context.Background(), s, front, Options{}); err == nil || !strings.Contains(err.Error(), "would be done before device_transform") {
 		t.Errorf("%v", err)
 	}
+	order, err := dataset.Open(context.Background(), front, dataset.Options{Order: true})
+	if err != nil {
+		t.Fatalf("of the order alone: %v", err)
+	}
+	order.Close()
 	for name, c := range map[string]struct {
 		spec    Spec
 		options Options
