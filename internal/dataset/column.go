@@ -237,8 +237,8 @@ func (c *Collection) deviceColumns(p *spec.Problems) {
 	if pictures == 0 {
 		p.Addf("%s is for pictures that the engine makes, and no field is one", who)
 	}
-	if c.mix != nil {
-		p.Addf("batch_transform %s mixes batches before %s would make them: mix them in the loop, or leave one of them out", c.spec.BatchTransform.Name, who)
+	if c.mix != nil && !c.mix.Left {
+		p.Addf("batch_transform %s would be done before %s here: only stoker.DataLoader mixes batches after it", c.spec.BatchTransform.Name, who)
 	}
 	if decoded && !c.spec.Cache.IsZero() {
 		p.Addf("cache keeps pictures that the engine has decoded, and decode_device leaves that to the device: leave one of them out")

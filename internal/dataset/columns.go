@@ -34,13 +34,16 @@ type Column struct {
 	// Left is how the numbers, of type DType, are made of the bytes that are in memory; nil:
 	// they are there.
 	Left *transform.Left
+	// Mix says that whoever gets the batches mixes this column, and what is in memory; nil: it
+	// is mixed already, or not at all.
+	Mix *wire.Mix
 }
 
 // Told is the column as messages describe it.
 func (c *Column) Told() wire.Field {
 	out := wire.Field{
 		Name: c.Name, Kind: c.Kind, DType: c.DType, Shape: c.Shape, Batch: c.Batch, Of: c.Of, ViewOf: c.ViewOf,
-		Axes: c.Axes, View: c.View, Steps: c.Steps, Becomes: c.Becomes,
+		Axes: c.Axes, View: c.View, Steps: c.Steps, Becomes: c.Becomes, Mix: c.Mix,
 		Windows: c.Windows, JPEGs: c.JPEGs,
 	}
 	if c.Left == nil {
@@ -87,12 +90,7 @@ func (c *Collection) Columns() []Column {
 			w.Windows, w.JPEGs = c.columns[f.Sent].Name, c.columns[f.Sent+1].Name
 		}
 		if f.Steps > 0 {
-			w.Steps = c.columns[f.Steps].Name
-			for _, part := range c.Parts { // one of them has steps
-				if _, becomes, ok := part.Programs[i].Given(); ok {
-					w.Becomes = becomes
-				}
-			}
+			w.Steps, w.Becomes = c.columns[f.Steps].Name, c.becomes(i)
 		}
 		if i < len(c.left) && c.left[i] != nil {
 			w.Left, w.DType = c.left[i], c.left[i].DType.String()
@@ -100,7 +98,24 @@ func (c *Collection) Columns() []Column {
 		if m := c.mix; m != nil && m.Label == i && m.Soft.Name != "" {
 			w = Column{Name: f.Name, Kind: "array", DType: m.Soft.DType.String(), Shape: m.Soft.Shape}
 		}
+		if m := c.mix; m != nil && m.Left && (m.Label == i || m.Picture == i) {
+			w.Mix = &wire.Mix{Label: m.Label == i, Stored: f.DType.String()}
+		}
 		out = append(out, w)
 	}
 	return out
+}
+
+// becomes is the rows, columns and channels that the steps left make of the pictures of a
+// column; nil: none are left.
+func (c *Collection) becomes(i int) []int {
+	if c.columns[i].Steps == 0 {
+		return nil
+	}
+	for _, part := range c.Parts { // one of them has steps
+		if _, becomes, ok := part.Programs[i].Given(); ok {
+			return becomes
+		}
+	}
+	return nil
 }

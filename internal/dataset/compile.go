@@ -44,7 +44,7 @@ func (c *Collection) compile(ctx context.Context, p spec.Problems, opt Options) 
 	} else {
 		c.lengthColumns(&p)
 	}
-	c.compileMix(&p, c.Parts[0].Samples != nil && !opt.Crew && !(opt.Order && unnamed))
+	c.compileMix(&p, c.Parts[0].Samples != nil && !opt.Crew && !(opt.Order && unnamed), opt.Mixes || opt.Order)
 	if len(p) == 0 {
 		c.deviceColumns(&p)
 	}
@@ -58,7 +58,7 @@ func (c *Collection) compile(ctx context.Context, p spec.Problems, opt Options) 
 		return err
 	}
 	c.pipeline, c.processing = c.pipelineDigest(true), c.pipelineDigest(false)
-	if opt.Bare && c.mix == nil && !opt.Crew && c.left == nil {
+	if opt.Bare && (c.mix == nil || c.mix.Left) && !opt.Crew && c.left == nil {
 		c.bare()
 	}
 	return nil
@@ -90,6 +90,9 @@ func (c *Collection) bare() {
 		}
 		c.columns[i].DType = mem.Uint8
 		c.columns[i].Shape, _ = programs[0].Shape()
+		if c.mix != nil && c.mix.Picture == i {
+			c.mix.axes = "hwc"
+		}
 	}
 }
 

@@ -22,6 +22,8 @@ type Mix struct {
 	// Soft is the column of the mixed labels, which replaces column Label; without a name if
 	// the labels are probabilities already, and are mixed where they are.
 	Soft batch.Field
+	// Left means that whoever has the batch mixes it, also if the columns are known.
+	Left bool
 
 	axes string // of pictures: hwc, or chw for floats and arrays
 }
@@ -43,12 +45,16 @@ func (c *Collection) Size() (w, h int) {
 		return 0, 0
 	}
 	f := &c.columns[c.mix.Picture]
+	if becomes := c.becomes(c.mix.Picture); becomes != nil {
+		return becomes[1], becomes[0]
+	}
 	p := c.mix.Planes(f.Seen(), f.DType)
 	return p.Width, p.Height
 }
 
-// compileMix reads the batch transform and finds its columns.
-func (c *Collection) compileMix(p *spec.Problems, known bool) {
+// compileMix reads the batch transform and, if the columns are known, finds its own. left is
+// Mix.Left.
+func (c *Collection) compileMix(p *spec.Problems, known, left bool) {
 	op := c.spec.BatchTransform
 	if op == nil {
 		return
@@ -58,7 +64,7 @@ func (c *Collection) compileMix(p *spec.Problems, known bool) {
 		p.Addf("%s", withHint(err))
 		return
 	}
-	c.mix = &Mix{Mix: m, Label: -1, Picture: -1}
+	c.mix = &Mix{Mix: m, Label: -1, Picture: -1, Left: left}
 	switch {
 	case c.spec.Batch.Pack > 0:
 		p.Addf("batch_transform %s needs rows that are samples: leave pack out", op.Name)
@@ -98,13 +104,17 @@ func (c *Collection) findMix(name string, p *spec.Problems) {
 	f := &c.columns[m.Picture]
 	m.axes, _ = c.Parts[0].axes(m.Picture)
 	image := c.Parts[0].Kind(m.Picture) == "image"
+	dtype := f.DType
+	if left := c.Parts[0].left; m.Picture < len(left) && left[m.Picture] != nil {
+		dtype = left[m.Picture].DType
+	}
 	switch {
 	case f.Form != batch.Dense || !image && len(f.Seen()) != 3:
 		p.Addf("batch_transform %s mixes the first field of numbers that is not the label, and %q is not pictures: put the pictures first", name, f.Name)
-	case m.Needs() && (f.DType == mem.Float16 || f.DType == mem.BFloat16):
-		p.Addf("MixUp mixes float32, and field %q is %s: end its transform with ToDtype(float32, scale=True), and convert the batch in the loop", f.Name, f.DType)
-	case m.Needs() && f.DType != mem.Float32 && f.DType != mem.Float64:
-		p.Addf("MixUp needs floats, and field %q is %s: end its transform with ToDtype(float32, scale=True), or set its dtype", f.Name, f.DType)
+	case m.Needs() && (dtype == mem.Float16 || dtype == mem.BFloat16):
+		p.Addf("MixUp mixes float32, and field %q is %s: end its transform with ToDtype(float32, scale=True), and convert the batch in the loop", f.Name, dtype)
+	case m.Needs() && dtype != mem.Float32 && dtype != mem.Float64:
+		p.Addf("MixUp needs floats, and field %q is %s: end its transform with ToDtype(float32, scale=True), or set its dtype", f.Name, dtype)
 	}
 }
 

@@ -34,6 +34,9 @@ type Options struct {
 	// Bare means that floats of pictures are made by whoever gets the batches, as far as
 	// Column.Left says how; nothing else differs, digests neither.
 	Bare bool
+	// Mixes means that whoever gets the batches does what the batch transform chooses, after
+	// the device transform and the conversion to floats; nothing else differs.
+	Mixes bool
 	// Crew means that something else than this process makes samples, so datasets may be
 	// of a format that cannot.
 	Crew bool

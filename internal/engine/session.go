@@ -171,6 +171,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 		Deadly:  s.deadly,
 		Stored:  m.Stored,
 		Bare:    m.Bare,
+		Mixes:   m.Mixes,
 		Workers: workers,
 		Begins:  begins,
 		IDs:     m.Crew != nil && m.Crew.IDs,

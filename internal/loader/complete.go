@@ -51,8 +51,11 @@ func (l *Loader) complete(ob *openBatch) error {
 		}
 		ob.columns = append(ob.columns, col)
 	}
-	if l.mixes() {
+	switch {
+	case l.mixes():
 		return l.blend(ob)
+	case l.mix != nil && l.mix.Label >= 0 && l.mix.Left:
+		return l.checkClasses(ob)
 	}
 	return nil
 }

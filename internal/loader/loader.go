@@ -122,8 +122,8 @@ type Options struct {
 	// Stored means that only stored samples are read and no batch is made, so that all
 	// fields may be left out.
 	Stored bool
-	// Bare is dataset.Options.Bare.
-	Bare bool
+	// Bare and Mixes are those of dataset.Options.
+	Bare, Mixes bool
 	// Crew returns the crew that fills the rows; nil: lanes, or readers if samples are
 	// small.
 	Crew func(fill.Desk) fill.Crew
@@ -150,7 +150,7 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 			opt.Network = net
 		}
 	}
-	data, err := dataset.Open(ctx, spec, dataset.Options{Formats: opt.Formats, Sources: opt.Sources, Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored, Bare: opt.Bare, Crew: opt.Workers != nil || opt.IDs})
+	data, err := dataset.Open(ctx, spec, dataset.Options{Formats: opt.Formats, Sources: opt.Sources, Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored, Bare: opt.Bare, Mixes: opt.Mixes, Crew: opt.Workers != nil || opt.IDs})
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,9 @@ func (l *Loader) mixing(ob *openBatch) *transform.Mixed {
 
 // mixes reports whether the engine mixes batches itself. Where workers or the trainer make
 // samples, the client has the batch as the user's code arranged it, and mixes that.
-func (l *Loader) mixes() bool { return l.mix != nil && l.mix.Label >= 0 && l.feeds == nil }
+func (l *Loader) mixes() bool {
+	return l.mix != nil && l.mix.Label >= 0 && !l.mix.Left && l.feeds == nil
+}
 
 // blend mixes the rows of a completed batch, in its slot. Rows that are not valid (padding,
 // copies for skipped samples) are left out: they keep their picture, and no other row gets
@@ -98,17 +100,38 @@ func (l *Loader) soften(ob *openBatch, row int, label *batch.Field, dst []byte) 
 	if len(label.Seen()) > 0 {
 		return decode.Cast(dst, src, label.DType, mem.Float32)
 	}
-	var number [8]byte
-	if label.DType == mem.Int64 {
-		copy(number[:], src)
-	} else if err := decode.Cast(number[:], src, label.DType, mem.Int64); err != nil {
-		return err
-	}
-	class, err := l.mix.Class(int64(binary.LittleEndian.Uint64(number[:])), ob.Tasks[row].Req.Sample)
+	class, err := l.class(ob, row, label)
 	if err != nil {
 		return err
 	}
 	clear(dst)
 	binary.LittleEndian.PutUint32(dst[4*class:], math.Float32bits(1))
+	return nil
+}
+
+// class is the class number in a row of the labels.
+func (l *Loader) class(ob *openBatch, row int, label *batch.Field) (int, error) {
+	src := ob.Layout.Row(ob.Slot.Mem, l.mix.Label, row)
+	var number [8]byte
+	if label.DType == mem.Int64 {
+		copy(number[:], src)
+	} else if err := decode.Cast(number[:], src, label.DType, mem.Int64); err != nil {
+		return 0, err
+	}
+	return l.mix.Class(int64(binary.LittleEndian.Uint64(number[:])), ob.Tasks[row].Req.Sample)
+}
+
+// checkClasses refuses class numbers that are none, where the client makes probabilities of
+// them.
+func (l *Loader) checkClasses(ob *openBatch) error {
+	label := &ob.Layout.Fields[l.mix.Label]
+	if len(label.Seen()) > 0 {
+		return nil
+	}
+	for i := range ob.rows {
+		if _, err := l.class(ob, i, label); err != nil {
+			return err
+		}
+	}
 	return nil
 }

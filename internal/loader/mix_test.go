@@ -12,9 +12,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
@@ -321,5 +326,80 @@ func TestMixingIsExplained(t *testing.T) {
 	}
 	if len(seen) != 2 {
 		t.Error("one of the two was never chosen")
+	}
+}
+
+// TestMixingIsLeft: where the client mixes, batches are those without mixing, and say what is
+// chosen; states, digests and explanations are those of a loader that mixes.
+func TestMixingIsLeft(t *testing.T) {
+	s := ground(t)
+	root := pictures(t, 9)
+	front := with(imageSpec(root), mixing(t, either3))
+	front.Fields[0].Transform = ops(t, `[{"op":"Resize","size":[12,16]}]`)
+	front.DeviceTransform = ops(t, `[{"op":"RandomCrop","size":[6,8]},"ToTensor"]`)
+	if _, err := Open(context.Background(), s, front, Options{}); err == nil || !strings.Contains(err.Error(), "would be done before device_transform") {
+		t.Errorf("%v", err)
+	}
+	order, err := dataset.Open(context.Background(), front, dataset.Options{Order: true})
+	if err != nil {
+		t.Fatalf("of the order alone: %v", err)
+	}
+	order.Close()
+	for name, c := range map[string]struct {
+		spec    Spec
+		options Options
+		stored  string
+	}{
+		"floats":           {with(floatSpec(t, root), mixing(t, either3)), Options{Mixes: true}, "float32"},
+		"bytes, of floats": {with(floatSpec(t, root), mixing(t, either3)), Options{Mixes: true, Bare: true}, "uint8"},
+		"bytes":            {with(imageSpec(root), mixing(t, cutMix3)), Options{Mixes: true, Bare: true}, "uint8"},
+		"halves":           {with(halfSpec(t, root), mixing(t, cutMix3)), Options{Mixes: true}, "bfloat16"},
+		"steps":            {front, Options{Mixes: true}, "uint8"},
+	} {
+		l, plain := open(t, s, c.spec, c.options), open(t, s, with(c.spec, nil), c.options)
+		f := l.Fields()
+		if f[0].Mix == nil || *f[0].Mix != (wire.Mix{Stored: c.stored}) || f[1].Mix == nil || *f[1].Mix != (wire.Mix{Label: true, Stored: "int64"}) {
+			t.Errorf("%s: %+v, %+v", name, f[0].Mix, f[1].Mix)
+		}
+		if f[1].Kind != "array" || f[1].DType != "float32" || !slices.Equal(f[1].Shape, []int{3}) {
+			t.Errorf("%s: %+v", name, f[1])
+		}
+		p, err := l.Pass(1, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range walkAll(t, plain, 1, 0, 0) {
+			b, err := p.Next(context.Background(), 30*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if chosen := l.mix.Choose(l.Epoch(1).Key(int64(4 * i))); b.Mixed == nil || *b.Mixed != chosen {
+				t.Errorf("%s, step %d: %+v is not %+v", name, i, b.Mixed, chosen)
+			}
+			if got := copyAll(l, b); !bytes.Equal(got.Columns["image"], want.Columns["image"]) || !bytes.Equal(got.Columns["label"], want.Columns["label"]) || got.Sum != want.Sum {
+				t.Errorf("%s, step %d: other rows", name, i)
+			}
+			b.Release()
+		}
+		p.Cancel()
+		if name == "steps" {
+			if w, h := l.data.Size(); w != 8 || h != 6 {
+				t.Errorf("pictures of %d x %d", w, h)
+			}
+			continue
+		}
+		here := open(t, s, c.spec)
+		if d := cmp.Diff(here.State(1, 4), l.State(1, 4)); d != "" {
+			t.Errorf("%s: states: %s", name, d)
+		}
+		one, err := here.Explain(1, 4)
+		other, failed := l.Explain(1, 4)
+		if err != nil || failed != nil || !bytes.Equal(jsonOf(t, one), jsonOf(t, other)) {
+			t.Errorf("%s: %v, %v: explained as %s, not %s", name, err, failed, jsonOf(t, other), jsonOf(t, one))
+		}
+	}
+	l := open(t, s, with(floatSpec(t, root), mixing(t, `{"op":"CutMix","num_classes":2}`)), Options{Mixes: true, Bare: true})
+	if _, err := end(t, l); err == nil || !strings.Contains(err.Error(), "has label 2, and num_classes is 2") {
+		t.Errorf("a label beyond num_classes: %v", err)
 	}
 }

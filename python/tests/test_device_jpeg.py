@@ -364,7 +364,7 @@ class Late:
 def test_bytes_are_read_late(
     device: Device, packed: str, monkeypatch: pytest.MonkeyPatch, transform: list[Any]
 ) -> None:
-    """The slot that has a picture's bytes is not returned before they are decoded: the engine poisons those that are."""
+    """A slot is not returned before the bytes in it are decoded. The engine poisons those that are."""
     monkeypatch.setenv("STOKER_POISON", "1")
     here = epochs(loader(packed, transform))
     Late(device, monkeypatch)
@@ -462,3 +462,12 @@ def test_without_a_decoder(photos: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_stoker_does_not_import_a_decoder() -> None:
     code = "import stoker, sys; print([m for m in ('torch', 'torchvision', 'torchcodec') if m in sys.modules])"
     assert run_python(code).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("mix", [T.MixUp(num_classes=3), T.CutMix(num_classes=3)])
+def test_mixed(photos: Path, decoder: Counted, mix: Any) -> None:
+    """Batches are mixed after their pictures are decoded."""
+    for transform in ([*CROP, *FLOATS], [*CROP, T.ColorJitter(0.4), *FLOATS]):
+        here = epochs(loader(photos, transform, batch_transform=mix))
+        same(here, epochs(loader(photos, transform, "cpu", batch_transform=mix)))
+    assert len(decoder.all) == 200

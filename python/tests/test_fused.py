@@ -143,9 +143,6 @@ def test_what_depends_on_the_sample_stays_in_the_engine(device: Device, folder: 
         [T.RandomChoice([T.ToTensor(), T.ToDtype("float32")])],
     ):
         compared(device, stoker.ImageFolder(folder, [*CROP, *end]), [False, False])
-    floats = stoker.ImageFolder(folder, [*CROP, *ENDS["normalised"]])
-    mixed = T.CutMix(num_classes=3)
-    compared(device, floats, [False, False], batch_transform=mixed)
 
 
 def test_mixtures(device: Device, folder: Path) -> None:

@@ -24,7 +24,7 @@ from torchvision.transforms import v2
 import stoker
 from stoker import _notice
 from stoker import transforms as T
-from stoker._mixing import box
+from stoker._device_mix import box
 
 DRAWS = Path(__file__).parents[2] / "internal" / "stage" / "transform" / "testdata" / "mixes.json"
 CLASSES = 3

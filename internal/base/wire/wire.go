@@ -104,6 +104,7 @@ type Message struct {
 	Spec     json.RawMessage `json:"spec,omitempty"`
 	Stored   bool            `json:"stored,omitempty"` // only stored samples are read, and no batch is made
 	Bare     bool            `json:"bare,omitempty"`   // the client makes floats of pictures, as Field.Left says
+	Mixes    bool            `json:"mixes,omitempty"`  // the client does what the batch transform chooses
 	Loader   int64           `json:"loader,omitempty"`
 	Samples  int64           `json:"samples,omitempty"`
 	Digest   string          `json:"digest,omitempty"`   // of the dataset
@@ -257,6 +258,15 @@ type Field struct {
 	// to make a row of this picture: numbers, as transform.WindowNumbers says, and a JPEG.
 	Windows string `json:"windows,omitempty"`
 	JPEGs   string `json:"jpegs,omitempty"`
+	// Mix says that the client mixes this field, as Message.Mixed says; DType and Shape are
+	// those of the result. Absent: it is mixed already, or not at all.
+	Mix *Mix `json:"mix,omitempty"`
+}
+
+// Mix is a field that the client mixes.
+type Mix struct {
+	Label  bool   `json:"label"`  // labels, which become probabilities; otherwise pictures
+	Stored string `json:"stored"` // type of the numbers in memory; of pictures with Left, uint8
 }
 
 // Left is what the client does to the bytes of pictures. Lists have a number for each

@@ -34,7 +34,7 @@ type rest struct {
 //	OpErase       x, y, w, h, fill
 //	OpAffine      w, h, filter, filled, fill, map
 //	OpPerspective the same
-//	OpErased      x, y, w, h, three floats
+//	OpErased      x, y, w, h, three floats, and of normal numbers 1, key, three scales
 //	others        N
 //
 // A fill is three bytes, a map eight numbers.
@@ -102,20 +102,11 @@ func keeps(steps []step) bool {
 	return !slices.ContainsFunc(steps, func(s step) bool { return s.resizes })
 }
 
-// mayLeave refuses operations that only the engine does. The erasing of floats is always left,
-// wherever it is.
+// mayLeave refuses operations that only the engine does.
 func (p *Program) mayLeave(n int) error {
-	for i := range p.steps {
-		switch o := p.steps[i].op.(type) {
-		case *erasing:
-			if o.floats && o.noise {
-				return errs.New(errs.Config, `RandomErasing(value="random") cannot be combined with device_transform: only the engine makes its normal numbers`).
-					Try("give it a colour, or put all of device_transform into transform=")
-			}
-		case *augMix:
-			if i >= n {
-				return errs.New(errs.Config, "AugMix cannot be in device_transform").Try("put it into transform=")
-			}
+	for i := range p.steps[n:] {
+		if _, ok := p.steps[n+i].op.(*augMix); ok {
+			return errs.New(errs.Config, "AugMix cannot be in device_transform").Try("put it into transform=")
 		}
 	}
 	return nil
@@ -162,10 +153,7 @@ func (p *Program) StepsOf(l *Lane, key rng.Key, dst []byte) error {
 		w.step(&steps[i])
 	}
 	for _, e := range r.boxes() {
-		if e.Noise {
-			return errs.New(errs.Bug, "transform: normal numbers are left to the client")
-		}
-		w.row(OpErased, float64(e.X), float64(e.Y), float64(e.W), float64(e.H), float64(e.Bias[0]), float64(e.Bias[1]), float64(e.Bias[2]))
+		w.erased(&e)
 	}
 	if w.full {
 		return errs.New(errs.Bug, "transform: a picture has more than %d steps", rest.steps)
@@ -193,6 +181,16 @@ func (w *stepWriter) row(op kernel.Op, numbers ...float64) {
 	for i, v := range numbers {
 		binary.LittleEndian.PutUint64(row[8*(i+1):], math.Float64bits(v))
 	}
+}
+
+func (w *stepWriter) erased(e *kernel.Erased) {
+	of := func(v [3]float32) [3]float64 { return [3]float64{float64(v[0]), float64(v[1]), float64(v[2])} }
+	x, y, wide, high, b, s := float64(e.X), float64(e.Y), float64(e.W), float64(e.H), of(e.Bias), of(e.Scale)
+	if !e.Noise {
+		w.row(OpErased, x, y, wide, high, b[0], b[1], b[2])
+		return
+	}
+	w.row(OpErased, x, y, wide, high, b[0], b[1], b[2], 1, float64(e.Key), s[0], s[1], s[2]) // the key has 53 bits
 }
 
 func (w *stepWriter) step(s *kernel.Step) {

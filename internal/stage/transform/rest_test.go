@@ -37,8 +37,9 @@ func kernelSteps(t fataler, rows []byte) (steps []kernel.Step, erased []kernel.E
 		case OpErased:
 			e := kernel.Erased{X: n(1), Y: n(2), W: n(3), H: n(4)}
 			for i := range 3 {
-				e.Bias[i] = float32(v[5+i])
+				e.Bias[i], e.Scale[i] = float32(v[5+i]), float32(v[10+i])
 			}
+			e.Noise, e.Key = v[8] == 1, uint64(v[9])
 			erased = append(erased, e)
 			continue
 		case kernel.OpCrop:
@@ -96,6 +97,7 @@ func TestLeaveAndTheRestAreTheWhole(t *testing.T) {
 		`{"op":"RandomOrder","transforms":["RandomHorizontalFlip",{"op":"ColorJitter","brightness":0.4},"RandomInvert"]}`,
 		`{"op":"RandomCrop","size":[70,80],"padding":9,"padding_mode":"symmetric"},{"op":"RandomRotation","degrees":[180,180]}`,
 		`"ToTensor",{"op":"RandomErasing","p":0.8,"value":[0.1,7,-3]},{"op":"Normalize","mean":0.5,"std":0.25},"RandomErasing"`,
+		`"ToTensor",{"op":"RandomErasing","p":0.8,"value":"random"},{"op":"Normalize","mean":0.5,"std":0.25},{"op":"RandomErasing","value":"random"}`,
 		`"RandomPhotometricDistort","RandomPhotometricDistort"`,
 	}...)
 	front := []string{`{"op":"Resize","size":[90,120]}`, `{"op":"RandomResizedCrop","size":[90,120]},"RandomVerticalFlip"`}
@@ -160,8 +162,6 @@ func TestLeaveRefuses(t *testing.T) {
 		{`{"op":"Resize","size":90}`, `{"op":"CenterCrop","size":50}`, "is given pictures of many sizes"},
 		{`{"op":"Resize","size":[90,90]}`, `{"op":"RandomResize","min_size":40,"max_size":80}`, "gives pictures of many sizes"},
 		{`{"op":"Resize","size":[90,90]}`, `"AugMix"`, "AugMix cannot be in device_transform"},
-		{`{"op":"Resize","size":[90,90]}`, `"ToTensor",{"op":"RandomErasing","value":"random"}`, "normal numbers"},
-		{`{"op":"Resize","size":[90,90]},"ToTensor",{"op":"RandomErasing","value":"random"}`, `{"op":"Normalize","mean":0.5,"std":0.5}`, "normal numbers"},
 		{`{"op":"Resize","size":[90,90]}`, `"ToTensor",{"op":"Normalize","mean":0.5,"std":1e-42}`, "cannot be sent"},
 		{`{"op":"Resize","size":[90,90]}`, `"ToTensor",{"op":"RandomApply","transforms":[{"op":"Normalize","mean":0.5,"std":0.5}]}`, "depends on the sample"},
 	} {

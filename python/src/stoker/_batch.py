@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ._bundle import BYTES, Bundle, Holds, Plan, total
 from ._client import Field
 from ._device_jpeg import Decoder, Sent
+from ._device_mix import Blend, Mixing
 from ._errors import ConfigError, StokerError, from_wire
 from ._fused import Raw
 from ._moved import moved
@@ -162,6 +163,10 @@ class Kind:
     def floats(self, raw: Raw) -> Any:
         """The same for a field of bytes with which something is left to be done."""
         return self.finish(raw.here())
+
+    def mixed(self, blend: Blend) -> Any:
+        """The same for a field that is mixed."""
+        return self.finish(blend.here())
 
     def foreign(self, array: Any) -> Any:
         """The same for an array whose memory the user's code may have, and change."""
@@ -347,6 +352,9 @@ class StagedKind(TorchKind):
     def floats(self, raw: Raw) -> Any:
         return raw
 
+    def mixed(self, blend: Blend) -> Any:
+        return blend
+
     def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
         if isinstance(value, Raw):
             vars(value.tensor).update(facts)
@@ -391,6 +399,7 @@ class Maker:
         self._form = form
         self._single = single
         self._squeeze = squeeze
+        self._mixed = next((field for field in self._fields.values() if field.mix and not field.mix.label), None)
         self._grouped = Groups(self._fields.values())
         self._plan: Plan | None = None
         self._holds = Holds()
@@ -411,7 +420,8 @@ class Maker:
         rows = message["rows"]
         columns = {column["name"]: column for column in message["data"]}
         own = self._kind.crowded(message, root)
-        values = [self._field(field, columns, rows, root, own) for field in self._fields.values()]
+        mixing = self._mixing(message, columns, root)
+        values = [self._field(field, columns, rows, root, own, mixing) for field in self._fields.values()]
         if self._single:
             values = [self._one(field, value) for field, value in zip(self._fields.values(), values, strict=True)]
         facts: dict[str, Any] = {
@@ -460,7 +470,28 @@ class Maker:
     def _fact(self, column: Mapping[str, Any], dtype: str, rows: int, root: Any) -> Any:
         return self._kind.own(self._kind.view(root, dtype, (rows,), column["off"]))
 
-    def _field(self, field: Field, columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any, own: bool) -> Any:
+    def _mixing(self, message: Message, columns: Mapping[str, Mapping[str, Any]], root: Any) -> Mixing | None:
+        """How a batch is mixed here; None: it is not."""
+        field = self._mixed
+        if field is None:
+            return None
+        if field.rest is not None:
+            height, width, _ = field.rest.becomes
+        else:
+            first, second, third = columns[field.name]["shape"]
+            height, width = (first, second) if field.axes == "hwc" else (second, third)
+        valid = self._kind.view(root, "bool", (message["rows"],), columns[VALID]["off"]).tolist()
+        return Mixing.of(message.get("mixed"), valid, (height, width))
+
+    def _field(
+        self,
+        field: Field,
+        columns: Mapping[str, Mapping[str, Any]],
+        rows: int,
+        root: Any,
+        own: bool,
+        mixing: Mixing | None = None,
+    ) -> Any:
         column = columns[field.name]
         if field.dtype == "object":
             return objects(field, column, rows, root)
@@ -470,11 +501,15 @@ class Maker:
         array = self._kind.view(root, field.stored, shape, column["off"])
         if own or total(shape) * BYTES[field.stored] < OWNED_BYTES:
             array = self._kind.own(array)
+        if field.mix is None:
+            mixing = None
+        elif field.mix.label and mixing is not None:
+            return self._kind.mixed(Blend.of_labels(array, mixing, field.mix.classes))
         if field.axes == "hwc" and field.view == "chw":
             array = self._kind.permute(array, (0, 3, 1, 2))
         squeezed = name_of(field) in self._squeeze
         if field.rest is not None or field.sent is not None:
-            raw = Raw(array, field.left, field.view == "chw", field.rest, squeezed=squeezed)
+            raw = Raw(array, field.left, field.view == "chw", field.rest, squeezed=squeezed, mixing=mixing)
             if field.rest is not None:
                 numbers = columns[field.rest.column]
                 of = self._kind.view(root, "float64", (rows, *numbers["shape"]), numbers["off"])
@@ -485,7 +520,9 @@ class Maker:
         if squeezed:
             array = array[..., 0] if field.view == "hwc" else array[:, 0]
         if field.left is not None:
-            return self._kind.floats(Raw(array, field.left, planes=field.view == "chw"))
+            return self._kind.floats(Raw(array, field.left, planes=field.view == "chw", mixing=mixing))
+        if mixing is not None:
+            return self._kind.mixed(Blend(array, mixing, planes=field.view != "hwc"))
         return self._kind.finish(array)
 
     def _sent(self, names: tuple[str, str], columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any) -> Sent:

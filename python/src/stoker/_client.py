@@ -39,6 +39,14 @@ LAST_SECONDS = 2.0  # seconds that closing a loader waits for its statistics
 T = TypeVar("T")
 
 
+class Mixes(NamedTuple):
+    """A field that MixUp or CutMix changes here."""
+
+    label: bool  # it has the labels, which become probabilities; otherwise the pictures
+    stored: str  # the dtype of what is in memory
+    classes: int  # probabilities of a label
+
+
 class Field(NamedTuple):
     """A field of batches, in the engine's words."""
 
@@ -52,6 +60,7 @@ class Field(NamedTuple):
     left: Left | None = None  # its memory has bytes (uint8), of which the numbers are made here
     rest: Rest | None = None  # what is done here to the bytes of a picture before that
     sent: tuple[str, str] | None = None  # the columns with how rows are made here of JPEGs, and with those
+    mix: Mixes | None = None  # it is mixed here, as the message of a batch says
 
     @staticmethod
     def read(told: Message) -> Field:
@@ -59,11 +68,17 @@ class Field(NamedTuple):
         left = None if told.get("left") is None else Left.read(told["dtype"], told["left"])
         rest = Rest(told["steps"], tuple(told["becomes"])) if told.get("steps") else None
         sent = (told["windows"], told["jpegs"]) if told.get("windows") else None
-        return Field(told["name"], told["kind"], told["dtype"], axes, view, batch, view_of, left, rest, sent)
+        mix = None
+        if told.get("mix"):
+            label = bool(told["mix"]["label"])
+            mix = Mixes(label, told["mix"]["stored"], told["shape"][0] if label else 0)
+        return Field(told["name"], told["kind"], told["dtype"], axes, view, batch, view_of, left, rest, sent, mix)
 
     @property
     def stored(self) -> str:
         """The dtype of what is in memory."""
+        if self.mix is not None:
+            return self.mix.stored
         return self.dtype if self.left is None else "uint8"
 
 
@@ -166,7 +181,7 @@ class Loader:
     ``stored``: only the stored data is inspected and no batch is made, so no field has to be deliverable.
     ``members`` are the datasets of the Spec: the engine has to find what they told their user. ``before`` is what the
     loader found that this one takes over from. ``crew`` makes the samples of a dataset of the user's own. ``bare``: the
-    floats of pictures are made here, as far as ``Field.left`` says how.
+    floats of pictures are made here, as far as ``Field.left`` says how. ``mixes``: batches are mixed here.
     """
 
     _count = 0
@@ -181,6 +196,7 @@ class Loader:
         before: Sequence[Contents] = (),
         crew: Crew | None = None,
         bare: bool = False,
+        mixes: bool = False,
     ) -> None:
         Loader._count += 1
         self._number = Loader._count
@@ -188,7 +204,7 @@ class Loader:
         self.timeout = timeout
         self._keeps = keeps
         self._stored = {"stored": True} if stored else {}
-        self._bare = {"bare": True} if bare and crew is None else {}
+        self._left = {key: True for key, said in (("bare", bare), ("mixes", mixes)) if said and crew is None}
         self._members = members
         self._before = before
         self.crew = crew
@@ -260,7 +276,7 @@ class Loader:
             crew = {} if self.crew is None else {"crew": self.crew.told()}
             try:
                 answer, _ = engine.request(
-                    {"type": "open", "spec": fetched(self.spec), **self._stored, **self._bare, **crew},
+                    {"type": "open", "spec": fetched(self.spec), **self._stored, **self._left, **crew},
                     max(QUIET_SECONDS, self.timeout),
                     lambda m: progress.show(m.get("done", 0), m.get("total", 0), m.get("what", "")),
                 )

@@ -284,6 +284,77 @@ def boxes(p: Any, height: int, width: int) -> Any:
     return rows.view(-1, 1, height, 1) & columns.view(-1, 1, 1, width)
 
 
+# Normal numbers, as kernel.normals makes them: whole numbers, then float32 with each result rounded by itself, and no
+# function but the square root.
+
+_WORD = 0xFFFFFFFF
+_TURN = 3.14159265358979323846 / 4 / 8388608  # of 2^-23 of an eighth of the circle
+_LOG = (
+    -1.1514610310e-1,
+    1.1676998740e-1,
+    -1.2420140846e-1,
+    1.4249322787e-1,
+    -1.6668057665e-1,
+    2.0000714765e-1,
+    -2.4999993993e-1,
+)
+
+
+def normals(p: Any, channels: int, height: int, half: int) -> Any:
+    """Those of boxes, float32 (n, channels, height, 2 * half): the first halves of their rows, and the second ones from
+    column ``half`` on. ``height`` and ``half`` are enough for all. p[:, 4] is a box's height, and p[:, 9] its key."""
+    t = torch()
+    high, key = (p[:, number].to(t.int64).view(-1, 1, 1) for number in (4, 9))
+    row = t.arange(channels, device=p.device).view(1, -1, 1) * high + t.arange(height, device=p.device)
+    z = key + (row + 1) * _signed(0x9E3779B97F4A7C15)  # int64 wraps
+    z = (z ^ _shifted(z, 30)) * _signed(0xBF58476D1CE4E5B9)
+    z = (z ^ _shifted(z, 27)) * _signed(0x94D049BB133111EB)
+    z = (z ^ _shifted(z, 31)).unsqueeze(-1)
+    steps = t.arange(half, device=p.device) * 0x9E3779B9
+    a, b = (_scrambled((word + steps) & _WORD) for word in (z & _WORD, _shifted(z, 32)))
+    r = (_log((a >> 9) * 2 + 1) * -2).to(t.float64).sqrt().to(t.float32)
+    turn = (b >> 9).to(t.float32) * _TURN
+    z = turn * turn
+    s = ((z * -1.9515295891e-4 + 8.3321608736e-3) * z - 1.6666654611e-1) * (z * turn) + turn
+    c = ((z * 2.443315711809948e-5 - 1.388731625493765e-3) * z + 4.166664568298827e-2) * (z * z) - z * 0.5 + 1
+    turned = (b & 1) > 0
+    x, y = t.where(turned, s, c), t.where(turned, c, s)
+    x, y = t.where((b & 2) > 0, -x, x), t.where((b & 4) > 0, -y, y)
+    return t.cat([x * r, y * r], -1)
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _shifted(z: Any, bits: int) -> Any:
+    """z, as a word of 64 bits without a sign, shifted to the right."""
+    return (z >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _scrambled(x: Any) -> Any:
+    """A permutation of 32 bits, in int64."""
+    x = ((x ^ (x >> 16)) * 0x21F0AAAD) & _WORD
+    x = ((x ^ (x >> 15)) * 0x735A2D97) & _WORD
+    return x ^ (x >> 15)
+
+
+def _log(v: Any) -> Any:
+    """The logarithm of v / 2^24, for v below 2^24: by Cephes's logf."""
+    t = torch()
+    bits = v.to(t.float32).view(t.int32)
+    exponent = (bits - 0x3F3504F3) >> 23
+    f = (bits - exponent * (1 << 23)).view(t.float32) - 1
+    n = (exponent - 24).to(t.float32)
+    y = f * 7.0376836292e-2
+    for term in _LOG:
+        y = (y + term) * f
+    z = f * f
+    y = (y + 3.3333331174e-1) * f * z
+    y = y + n * -2.12194440e-4 - z * 0.5
+    return (f + y) + n * 0.693359375
+
+
 # Places.
 
 

@@ -209,15 +209,15 @@ class Script:
 
     @staticmethod
     def _erased(steps: Sequence[Sequence[Sequence[float]]]) -> list[tuple[list[int], list[Sequence[float]]]]:
-        """The boxes of floats: for the first of each sample, the second, and so on, the samples and their rows."""
-        found: list[tuple[list[int], list[Sequence[float]]]] = []
+        """The boxes of floats: for the first of each sample, the second, and so on, the samples and their rows; boxes
+        of one colour and of normal numbers apart."""
+        found: dict[tuple[int, bool], tuple[list[int], list[Sequence[float]]]] = {}
         for sample, rows in enumerate(steps):
             for number, row in enumerate(row for row in rows if int(row[0]) == ops.ERASED):
-                if number == len(found):
-                    found.append(([], []))
-                found[number][0].append(sample)
-                found[number][1].append(row)
-        return found
+                samples, boxes = found.setdefault((number, row[8] > 0), ([], []))
+                samples.append(sample)
+                boxes.append(row)
+        return [found[key] for key in sorted(found)]
 
 
 def run(x: Any, steps: Any, script: Script, becomes: Sequence[int], out: Any = None) -> Any:
@@ -366,12 +366,32 @@ def _blurred(act: Act, x: Any, part: slice) -> Any:
 def erase(floats: Any, script: Script) -> None:
     """Erases boxes of floats, (rows, channels, height, width)."""
     torch = ops.torch()
+    channels, height, width = floats.shape[1:]
     for samples, rows in script.erased:
+        noise = rows[0][8] > 0
         p, at = there(rows, torch.float64, floats), there(samples, torch.int64, floats)
-        channels, height, width = floats.shape[1:]
-        fill = p[:, 5 : 5 + channels].to(floats.dtype).view(-1, channels, 1, 1)
-        found = torch.where(ops.boxes(p, height, width), fill, floats.index_select(0, at))
-        floats.index_copy_(0, at, found)
+        each = max(1, AT_ONCE // max(1, channels * height * width)) if noise else len(rows)
+        for begin in range(0, len(rows), each):
+            q, here = p[begin : begin + each], at[begin : begin + each]
+            fill = q[:, 5 : 5 + channels].to(floats.dtype).view(-1, channels, 1, 1)
+            if noise:
+                scale = q[:, 10 : 10 + channels].to(floats.dtype).view(-1, channels, 1, 1)
+                fill = _noise(q, rows[begin : begin + each], channels, height, width).mul_(scale).add_(fill)
+            found = torch.where(ops.boxes(q, height, width), fill, floats.index_select(0, here))
+            floats.index_copy_(0, here, found)
+
+
+def _noise(p: Any, rows: Sequence[Sequence[float]], channels: int, height: int, width: int) -> Any:
+    """The normal numbers of boxes, where they are in pictures of this size."""
+    torch = ops.torch()
+    high, half = max(int(row[4]) for row in rows), max(int(row[3]) + 1 for row in rows) // 2
+    x, y, wide = (p[:, number].to(torch.int64).view(-1, 1) for number in (1, 2, 3))
+    down = torch.arange(height, device=p.device) - y
+    across = torch.arange(width, device=p.device) - x
+    first = (wide + 1) >> 1  # of a row's numbers, those of the first half
+    across = torch.where(across < first, across, across + (half - first))
+    found = ops.normals(p, channels, high, half)
+    return ops.taken(found, down.clamp_(0, high - 1), across.clamp_(0, 2 * half - 1))
 
 
 def script_of(numbers: Any, size: tuple[int, int, int]) -> Script:

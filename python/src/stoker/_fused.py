@@ -126,9 +126,10 @@ class Raw:
 
     ``sent``: pictures of which rows are made first, before anything else is done. ``rest``: what has to be done to the
     bytes then, by ``numbers``, float64 (rows, steps, numbers). The tensor has an axis for channels then, which the user
-    does not see if it is ``squeezed``. ``left`` is None if the field stays bytes."""
+    does not see if it is ``squeezed``. ``left`` is None if the field stays bytes. ``mixing``: how the result is mixed
+    (_device_mix.py); None: not at all."""
 
-    __slots__ = ("left", "numbers", "planes", "rest", "sent", "squeezed", "tensor")
+    __slots__ = ("left", "mixing", "numbers", "planes", "rest", "sent", "squeezed", "tensor")
 
     def __init__(
         self,
@@ -138,9 +139,10 @@ class Raw:
         rest: Rest | None = None,
         numbers: Any = None,
         squeezed: bool = False,
+        mixing: Any = None,
     ) -> None:
         self.tensor, self.left, self.planes = tensor, left, planes
-        self.rest, self.numbers, self.squeezed = rest, numbers, squeezed
+        self.rest, self.numbers, self.squeezed, self.mixing = rest, numbers, squeezed, mixing
         self.sent: Sent | None = None
 
     def __getitem__(self, number: int) -> Raw:
@@ -168,6 +170,8 @@ class Raw:
                 given = torch.empty_strided(given.shape, given.stride(), dtype=torch.uint8, device="cpu").copy_(given)
                 self.sent.decode(given.device)
             work.fill(out, between, given, self.numbers, constants)
+            if self.mixing is not None:
+                self.mixing.pictures(out, self.planes)
         return work.squeezed(out)
 
 
@@ -268,6 +272,9 @@ class Result:
         between, self._between = self._between, None  # free when it is done, as the bytes are
         known = [] if left is None else constants.of(left, self._raw.planes)
         port.compute(lambda: work.fill(out, between, given, numbers, known))
+        if (mixing := self._raw.mixing) is not None:
+            planes = self._raw.planes
+            port.compute(lambda: mixing.pictures(out, planes))
 
     def made(self) -> Any:
         """What the user gets."""

@@ -152,12 +152,14 @@ class DataLoader(Passing, _Base[T]):
                       ConfigError if the engine cannot
     batch_transform   torchvision's MixUp, CutMix, or a RandomChoice of these, or those of stoker.transforms, for every
                       batch: labels become float32 probabilities of shape (batch, num_classes). Seed, epoch and the
-                      batch's first place decide what they draw. Rows that are not ``valid`` are left out. Batches that
-                      the engine makes are mixed there, others in the training process. Any other function is called
-                      with each batch in the training process, and what it returns is the batch
+                      batch's first place decide what they draw. Rows that are not ``valid`` are left out. With
+                      device="cuda", batches are mixed there. Otherwise those that the engine makes are mixed there, and
+                      others in the training process. Any other function is called with each batch in the training
+                      process, and what it returns is the batch
     device_transform  a transform or a list of them, done to the pictures of whole batches on the device: needs device=,
                       and pictures of one size. Of the transforms that the engine knows, it makes the choices, by the
                       keys of the samples, as if they followed the dataset's transform=; torch's operators do them.
+                      MixUp, CutMix, or a RandomChoice of these may be the last of them, instead of batch_transform.
                       From the first step that it does not know, each is called with the pictures of a batch, with
                       torch's generators seeded by seed, epoch, step and rank, and put back afterwards
     decode_device     the device= again, or a pair of it and a share of the rows, in sixteenths, such as ("cuda", 0.5):
@@ -475,7 +477,9 @@ class DataLoader(Passing, _Base[T]):
         target = self._settings.target
         bare = target is not None and target.moves and not target.jax  # for JAX the engine makes the floats
         members = self._dataset._members()
-        return _client.Loader(made, self._settings.deadline, members=members, crew=crew, bare=bare, **more)
+        there = bare or "device_transform" in made or "decode_device" in made
+        mixes = there and "batch_transform" in made
+        return _client.Loader(made, self._settings.deadline, members=members, crew=crew, bare=bare, mixes=mixes, **more)
 
     def _renew(self) -> None:
         """Drops the loader in the engine if the dataset has changed because a transform was assigned to it. Passes that

@@ -1,8 +1,9 @@
 """What ``batch_transform=`` of a DataLoader says: a Mix, or a function of the user's.
 
 read()   the keyword -> Mix, Changes or None
+mix_of() one transform -> Mix or None
 Mix      MixUp, CutMix, or a RandomChoice of these, ours or torchvision's: the engine chooses, and mixes the batches
-         that it makes; those that Python makes are mixed by _mixing.py
+         that it makes; those that Python makes are mixed by _mixing.py, and those on a device by _device_mix.py
 Changes  anything else that can be called: it gets each batch, in the training process
 
 torch and torchvision are not imported: classes are recognised by their modules and names.
@@ -128,7 +129,7 @@ def read(transform: Any, problems: Problems) -> Mix | Changes | None:
         problems.add(f"batch_transform is {name}, a class", f"write {name}(...)")
         return None
     try:
-        mix = _mix(transform)
+        mix = mix_of(transform)
     except Wrong as wrong:
         problems.add(f"batch_transform: {wrong.what}", wrong.hint)
         return None
@@ -159,8 +160,8 @@ def _known(transform: Any, *names: str) -> bool:
     return cls.__name__ in names and (_is_ours(cls) or _is_torchvision(cls)) and _changed(transform) is None
 
 
-def _mix(transform: Any) -> Mix | None:
-    """None if it is none of those that the engine knows."""
+def mix_of(transform: Any) -> Mix | None:
+    """What a transform says of batches, or Wrong; None if it is none of those that the engine knows."""
     if _known(transform, *_NAMES):
         return _one(transform)
     if not _known(transform, "RandomChoice"):

@@ -1,23 +1,24 @@
 """Batch transforms in the training process: batches that Python made, and functions of the user's.
 
-Mixer     mixes what another maker made, as the engine has chosen
+Mixer     mixes what another maker made, as the engine has chosen, or leaves its pictures to a device
 Changer   calls the user's function with what another maker made
 Augmenter calls the functions of device_transform= with its pictures
 
 The engine mixes the batches that it makes itself (internal/loader/mix.go). Those of Python workers, of collate
 functions and of num_workers=0 have whatever structure the user's code gave them, so they are mixed here, in place, one
-row after the other: memory is read and written once, and a row of a picture is all that is allocated.
+row after the other: memory is read and written once, and a row of a picture is all that is allocated. With a device,
+labels are mixed here and pictures there (_device_mix.py).
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ._batch import _Facts
 from ._bundle import Bundle
+from ._device_mix import Blend, Choice, Mixing
 from ._errors import ConfigError
 from ._keyed import base_seed
 from ._mix import Changes, Mix
@@ -25,19 +26,6 @@ from ._moved import like
 from ._spec import Settings
 from ._values import named, register
 from ._wire import Message
-
-Choice = Mapping[str, Any]  # of the engine: number, cut, lambda, x, y
-
-
-def box(choice: Choice, width: int, height: int) -> tuple[int, int, int, int, float]:
-    """The region that CutMix takes from the row before, (x1, y1, x2, y2), and the share of the picture that stays:
-    torchvision's formulas, as Mixed.Box of internal/stage/transform/mix.go has them."""
-    r = 0.5 * math.sqrt(1.0 - choice["lambda"])
-    half_w, half_h = int(r * width), int(r * height)
-    x, y = int(choice["x"] * width), int(choice["y"] * height)
-    x1, y1 = max(x - half_w, 0), max(y - half_h, 0)
-    x2, y2 = min(x + half_w, width), min(y + half_h, height)
-    return x1, y1, x2, y2, 1.0 - (x2 - x1) * (y2 - y1) / (width * height)
 
 
 class _Wrapper:
@@ -51,17 +39,18 @@ class _Wrapper:
 
 
 class Mixer(_Wrapper):
-    """Makes mixed batches of those of Python code. ``ours``: nobody else has their arrays, so they may be changed."""
+    """Makes mixed batches of those of Python code. ``ours``: nobody else has their arrays, so they may be changed.
+    ``there``: batches are about to be copied to a device, which mixes their pictures."""
 
-    def __init__(self, made: Any, mix: Mix, ours: bool) -> None:
+    def __init__(self, made: Any, mix: Mix, ours: bool, there: bool) -> None:
         super().__init__(made)
         self._mix = mix
-        self._ours = ours
+        self._ours, self._there = ours, there
 
     def make(self, message: Message, root: Any) -> tuple[Any, Mapping[str, Any]]:
         batch, facts = self._made.make(message, root)
         valid = facts["valid"].tolist() if facts["valid"] is not None else []
-        return named(mixed(batch, self._mix, message["mixed"], valid, self._ours), facts), facts
+        return named(mixed(batch, self._mix, message["mixed"], valid, self._ours, self._there), facts), facts
 
 
 class Changer(_Wrapper):
@@ -138,14 +127,17 @@ def around(made: Any, settings: Settings) -> Any:
         return Changer(made, mix)
     if mix is None or hands is None:
         return made
-    return Mixer(made, mix, ours=bool(hands.workers) or hands.lookup or hands.collate is None and not hands.single)
+    ours = bool(hands.workers) or hands.lookup or hands.collate is None and not hands.single
+    target = settings.target
+    return Mixer(made, mix, ours, there=target is not None and target.moves and not target.jax)
 
 
 # Mixing.
 
 
-def mixed(batch: Any, mix: Mix, choice: Choice, valid: Sequence[bool], ours: bool) -> Any:
-    """The batch, mixed. ``valid`` marks the rows that are mixed with each other; other rows stay as they are."""
+def mixed(batch: Any, mix: Mix, choice: Choice, valid: Sequence[bool], ours: bool, there: bool = False) -> Any:
+    """The batch, mixed. ``valid`` marks the rows that are mixed with each other; other rows stay as they are. With
+    ``there``, a Blend takes the place of each picture that a device can mix."""
     op = mix.op["transforms"][choice["number"]] if "transforms" in mix.op else mix.op
     name = op["op"]
     labels = mix.labels(batch)
@@ -162,19 +154,30 @@ def mixed(batch: Any, mix: Mix, choice: Choice, valid: Sequence[bool], ours: boo
     rows = [row for row, is_valid in enumerate(valid) if is_valid]
     if len(valid) != len(labels):  # the user's code made batches of its own
         rows = list(range(len(labels)))
-    share: float = choice["lambda"]
-    region: tuple[int, int, int, int] | None = None
     for picture in pictures:
         _check(picture, len(labels), name, floats=not choice["cut"])
-    if choice["cut"]:
-        *corners, share = box(choice, pictures[0].shape[-1], pictures[0].shape[-2])
-        region = (corners[0], corners[1], corners[2], corners[3])
+    height, width = pictures[0].shape[-2:]
+    mixing = Mixing.of(choice, [True] * len(rows), (height, width))
+    share, region = mixing.share, mixing.region
     soft = _writable(probable, True, lambda x: _blend(x, rows, share))
     made = {id(labels): _jax(soft) if type(labels).__module__.startswith("jax") else soft}
     for picture in pictures:
+        if there and _copied_there(picture):
+            every = rows == list(range(len(labels)))
+            made[id(picture)] = Blend(picture, mixing if every else mixing._replace(rows=rows), planes=True)
+            continue
         change = (lambda x: _blend(x, rows, share)) if region is None else (lambda x: _cut(x, rows, *region))
         made[id(picture)] = _writable(picture, ours, change)
     return _rebuilt(batch, made)
+
+
+def _copied_there(picture: Any) -> bool:
+    """Whether it is a tensor whose memory is copied to a device as it is."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(picture, torch.Tensor) or picture.device.type != "cpu":
+        return False
+    kept = type(picture) is torch.Tensor or type(picture).__module__.startswith("torchvision.tv_tensors")
+    return bool(kept and picture.layout is torch.strided and not picture.requires_grad and not picture.is_conj())
 
 
 def _is_array(value: Any) -> bool:

@@ -1,7 +1,8 @@
 """The keyword ``device_transform``: what is done to the pictures of a batch where the batch is.
 
 read()     the keyword -> OnDevice
-OnDevice   steps that the engine knows, of which it makes the choices (_device_steps.py does them), then functions
+OnDevice   steps that the engine knows, of which it makes the choices (_device_steps.py does them), then MixUp or CutMix
+           (_device_mix.py), then functions
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from typing import Any, NamedTuple
 from ._batch import _Facts
 from ._compile import _changed, _is_ours, _one, flat
 from ._errors import Problems
+from ._mix import Mix, mix_of
+from ._parameters import Wrong
 from ._target import Target
 from ._theirs import called, digest_with
 from ._views import views_of
-
-_MIXES = ("MixUp", "CutMix")
 
 
 class OnDevice(NamedTuple):
     """What ``device_transform=`` says."""
 
     ops: list[dict[str, Any]]  # part of the Spec
-    functions: tuple[Callable[[Any], Any], ...]  # of the pictures of a batch, after these
+    functions: tuple[Callable[[Any], Any], ...]  # of the pictures of a batch, after these and ``mix``
+    mix: Mix | None = None
 
     def changed(self, batch: Any, pictures: Sequence[Any], key: int) -> Any:
         """A batch whose pictures went through the functions. ``pictures`` are the places of pictures in it."""
@@ -87,15 +89,17 @@ def read(
     steps = flat(transform)
     ops: list[dict[str, Any]] = []
     for at, step in enumerate(steps):
-        name = type(step).__name__
         if views_of(step) is not None and _is_ours(type(step)):
             hint = "put Views into the dataset's transform: each view then goes through device_transform"
             problems.add(f"{where} cannot make views", hint)
             return None
-        if name in _MIXES:
-            hint = f"mix in the loop, or pass batch_transform={name}(...) and leave {where} out"
-            problems.add(f"{where} cannot mix samples, as {name} does", hint)
+        try:
+            mix = mix_of(step)
+        except Wrong as wrong:
+            problems.add(f"{where}: {wrong.what}", wrong.hint)
             return None
+        if mix is not None:
+            return _mixed(ops, mix, steps[at + 1 :], bool(k["static_buffers"]), problems)
         strange = Problems(where)
         found = _one(step, f"transform {at + 1} of {len(steps)}", strange)
         if strange and _is_ours(type(step)) and _changed(step) is None:
@@ -108,8 +112,38 @@ def read(
     return OnDevice(ops, ())
 
 
+def _mixed(
+    ops: list[dict[str, Any]], mix: Mix, after: Sequence[Any], static: bool, problems: Problems
+) -> OnDevice | None:
+    """Steps, then MixUp or CutMix, then functions."""
+    if (late := next(filter(_known, after), None)) is not None:
+        problems.add(
+            f"device_transform: {type(late).__name__} comes after {mix.words}, which is done to whole batches, last",
+            f"put {mix.words} after it; only functions of your own may follow",
+        )
+        return None
+    return _with_functions(ops, after, static, problems, mix) if after else OnDevice(ops, (), mix)
+
+
+def _known(step: Any) -> bool:
+    """Whether the engine knows a step."""
+    if isinstance(step, type):
+        return False
+    strange = Problems("")
+    if not _is_ours(type(step)) and not _mixes(step):
+        _one(step, "", strange)
+    return not strange
+
+
+def _mixes(step: Any) -> bool:
+    try:
+        return mix_of(step) is not None
+    except Wrong:
+        return True
+
+
 def _with_functions(
-    ops: list[dict[str, Any]], functions: Sequence[Any], static: bool, problems: Problems
+    ops: list[dict[str, Any]], functions: Sequence[Any], static: bool, problems: Problems, mix: Mix | None = None
 ) -> OnDevice | None:
     for function in functions:
         if isinstance(function, type) or not callable(function):
@@ -117,10 +151,9 @@ def _with_functions(
                 f"device_transform: {called(function)} cannot be called", "give transforms, or functions of a batch"
             )
             return None
-        if _is_ours(type(function)):
+        if _is_ours(type(function)) or _mixes(function):
             problems.add(
-                f"device_transform: {type(function).__name__} of stoker.transforms comes after {called(functions[0])}, "
-                "which is Python",
+                f"device_transform: {type(function).__name__} comes after {called(functions[0])}, which is Python",
                 "put it before the first function of your own",
             )
             return None
@@ -130,7 +163,7 @@ def _with_functions(
             "new ones",
             "call it in the loop",
         )
-    return OnDevice(ops, tuple(functions))
+    return OnDevice(ops, tuple(functions), mix)
 
 
 @contextmanager

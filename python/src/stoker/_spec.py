@@ -211,10 +211,16 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
     if on_device is not None and on_device.functions and mix is not None:
         problems.add(
             "batch_transform= cannot be combined with functions in device_transform=",
-            "call all functions in batch_transform, or mix in the loop",
+            "call all functions in batch_transform"
+            if isinstance(mix, _mix.Changes)
+            else f"put {mix.words} into device_transform, before the functions",
         )
+    elif on_device is not None and on_device.mix is not None and mix is not None:
+        problems.add(f"batch_transform= and {on_device.mix.words} in device_transform= both mix", "give only one")
     problems.raise_any()
-    if isinstance(mix, _mix.Mix) and hands is not None:
+    if on_device is not None and on_device.mix is not None:
+        mix = on_device.mix
+    if isinstance(mix, _mix.Mix) and hands is not None and not (target is not None and target.moves and not target.jax):
         _notice.say(
             f"{mix.words} runs in the training process, because Python makes the batches; for batches that the engine "
             "makes, it runs there"

@@ -7,6 +7,7 @@ A batch may be any structure of tuples, lists, dicts and named tuples. Its tenso
     in other memory          through pinned memory, small ones together; pinned tensors directly
     on a device already      left as they are
     bytes of what is left    as bytes; what is left is done there, in memory of its own (_fused.py)
+    what is mixed there      the same (_device_mix.py)
     of an unusual kind       (sparse, nested, subclasses with rules of their own; objects with a ``to`` of their own):
                              moved when the loop takes the batch, by their own ``to``
 
@@ -21,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._batch import OWNED_BYTES, _Facts
+from ._device_mix import Blend, Blended
 from ._fused import Constants, Raw, Result, shaped
 from ._moved import like
 
@@ -84,12 +86,12 @@ class Plan:
         self._at: dict[int, tuple[Run, int, Any]] = {}
         self._made: dict[int, Any] = {}
         self.keep: list[Any] = []
-        self._raw: dict[int, Result] = {}  # by the id of the tensor that has their bytes
+        self._raw: dict[int, Result | Blended] = {}  # by the id of the tensor that has their bytes
         self._numbers: set[int] = set()  # ids of the tensors that have the numbers of their steps
         self.held: list[Any] = []  # what must not change before pictures are decoded
 
     @property
-    def results(self) -> list[Result]:
+    def results(self) -> list[Result | Blended]:
         """What is made there of bytes."""
         return list(self._raw.values())
 
@@ -123,6 +125,9 @@ class Plan:
             if value.numbers is not None:
                 self._numbers.add(id(value.numbers))
                 self._look(value.numbers)
+        elif isinstance(value, Blend):
+            self._raw[id(value.tensor)] = Blended(value)
+            self._look(value.tensor)
         elif searched(value):
             self._all(value)
         elif callable(getattr(value, "to", None)) and not isinstance(value, type):
@@ -285,7 +290,7 @@ class Plan:
             return Late(value)
         if isinstance(value, self._torch.Tensor):
             return self._there(value)
-        if isinstance(value, Raw):
+        if isinstance(value, (Raw, Blend)):
             made = self._raw[id(value.tensor)].made()
             if value.tensor.__dict__:
                 made.__dict__.update(self._told(value.tensor.__dict__))

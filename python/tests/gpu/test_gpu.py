@@ -163,6 +163,13 @@ LEFT: dict[str, list[Any]] = {
     "bilinear warps": [T.RandomAffine(20, (0.1, 0.2), (0.8, 1.2), 9, T.InterpolationMode.BILINEAR, fill=9)],
     "policies": [T.RandAugment(3, 11), T.TrivialAugmentWide(), T.AutoAugment()],
     "floats": [T.RandAugment(), T.ToTensor(), T.RandomErasing(0.7, value=0.5), T.Normalize([0.5] * 3, [0.3] * 3)],
+    "noise": [
+        T.RandomCrop(100),
+        T.ToTensor(),
+        T.RandomErasing(0.7, value="random"),
+        T.Normalize([0.5] * 3, [0.3] * 3),
+        T.RandomErasing(0.5, value="random"),
+    ],
     "halves": [T.ColorJitter(0.4), T.ToDtype("bfloat16", scale=True), T.Normalize([0.5] * 3, [0.3] * 3)],
 }
 
@@ -192,6 +199,48 @@ def test_device_transform(arrays: Path, name: str) -> None:
             wrong = (one[0].view(torch.uint8) != other[0].cpu().view(torch.uint8)).sum()
             assert int(wrong) == 0, f"{int(wrong)} of {one[0].numel()} bytes"
         assert there.stats()["device"]["transforms_busy_s"] > 0
+
+
+MIXES: dict[str, tuple[list[Any], Any]] = {
+    "MixUp": ([T.ToTensor(), T.Normalize([0.5] * 3, [0.3] * 3)], T.MixUp(num_classes=ROWS)),
+    "CutMix": ([], T.CutMix(num_classes=ROWS)),
+    "either": (
+        [T.ToTensor(), T.RandomErasing(0.5, value=0.25)],
+        T.RandomChoice([T.MixUp(alpha=0.4, num_classes=ROWS), T.CutMix(num_classes=ROWS)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("where", ["batch_transform", "device_transform"])
+@pytest.mark.parametrize("name", MIXES)
+def test_mixing(arrays: Path, name: str, where: str) -> None:
+    """Batches that the device mixes are the engine's to the bit, and so are labels; the last is not full."""
+    end, mix = MIXES[name]
+    front = [T.RandomCrop(200), T.RandomHorizontalFlip()]
+    keywords: dict[str, Any] = {"batch_size": 20, "shuffle": True, "seed": 3, "tail": "fill"}
+
+    def pictures(transform: list[Any]) -> Any:
+        fields: list[Any] = [stoker.Field("x", transform=transform, decode="rgb"), "y"]
+        return stoker.NpyDataset(x=str(arrays / "x.npy"), y=str(arrays / "y.npy"), fields=fields).to_tuple("x", "y")
+
+    made: Any = stoker.DataLoader
+    there = made(pictures([*front, *end]), device="cuda", batch_transform=mix, **keywords)
+    if where == "device_transform":
+        there = made(pictures(front), device="cuda", device_transform=[T.RandomInvert(0.5), *end, mix], **keywords)
+        front = [*front, T.RandomInvert(0.5)]
+    with made(pictures([*front, *end]), batch_transform=mix, **keywords) as here, there:
+        cuda.set_sync_debug_mode("error")  # nothing waits for the device
+        try:
+            found = [batch for _ in range(2) for batch in there]
+        finally:
+            cuda.set_sync_debug_mode("default")
+        for one, other in zip([batch for _ in range(2) for batch in here], found, strict=True):
+            for a, b in zip(one, other, strict=True):
+                assert b.is_cuda
+                assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
+                assert torch.equal(a.contiguous().view(torch.uint8), b.cpu().contiguous().view(torch.uint8))
+        if where == "batch_transform":
+            assert here.state_dict() == there.state_dict()
 
 
 def test_slots_can_be_pinned_in_place() -> None:
