@@ -258,8 +258,8 @@ class Plan:
         """Begins to decode the pictures of the batches there. Returns how many there are, and the seconds that the
         decoder took here. Called where the runs are copied; raises Undecodable."""
         count, seconds = 0, 0.0
-        for sent in (result.sent for result in self.results):
-            if sent is not None:
+        for result in self.results:
+            if isinstance(result, Result) and (sent := result.sent) is not None:
                 self._port.reads(sent.decode(self._port.device))
                 count, seconds = count + len(sent), seconds + sent.host_seconds
         return count, seconds
