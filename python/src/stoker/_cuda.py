@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ._fused import numbers
+from ._fused import kernel, numbers
 
 LIBRARY = "libcuda.so.1"
 _PORTABLE = 1  # pinned for all contexts
@@ -76,6 +76,10 @@ class Port:
         """Operations of torch on what was copied. Memory that is given up after it is free when they have ended: it is
         of the stream that they are on."""
         work()
+
+    def kernel(self) -> Callable[..., bool]:
+        """What makes floats in one pass, for ``compute``. An error says why there is none."""
+        return kernel()
 
     def is_pinned(self, tensor: Any) -> bool:
         """Whether a tensor here is pinned."""

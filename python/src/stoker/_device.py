@@ -39,7 +39,7 @@ from ._client import Pass
 from ._counts import Counts
 from ._engines import forked
 from ._errors import ConfigError, ResourceError, StallError
-from ._fused import Constants
+from ._fused import Floats
 from ._staging import Plan, moved_late
 from ._target import Target
 from ._wire import Message
@@ -141,7 +141,7 @@ class Copies:
     def __init__(self, port: Any) -> None:
         self.port = port
         self.pins = Pins(port)
-        self._constants = Constants(lambda *given: port.numbers(*given))  # a port of JAX has none
+        self._floats = Floats(port)
         self._lock = threading.Lock()
         self._flights: list[Flight] = []
         self._lost: list[Any] = []  # sources of copies of which nobody knows whether they have ended
@@ -217,7 +217,7 @@ class Copies:
                 for run in runs:
                     run.there = port.empty(run.room())
                 for result in plan.results:
-                    result.allocate(port)
+                    result.allocate(port, self._floats)
                 end = self._started(runs, plan, counts)
             except Exception as error:
                 if port.full(error):
@@ -243,7 +243,7 @@ class Copies:
         self._flies(Flight(plan.keep, begin, copied, sum(run.size for run in runs), counts))
         if not plan.results:
             return copied
-        plan.compute(self._constants)
+        plan.compute(self._floats)
         end = port.mark()
         self._flies(Making(None, copied, end, 0, counts))
         return end
