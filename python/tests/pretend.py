@@ -64,9 +64,7 @@ class Device:
         self.unpinned = 0
         self.waits = 0  # of the host
         self.copied = 0  # bytes
-        self.kernels: Callable[[], Any] | None = (
-            None  # makes what ``kernel`` gives, or raises
-        )
+        self.kernels: Callable[[], Any] | None = None  # makes what ``kernel`` gives, or raises
         self.mistakes: list[str] = []  # what the clients of the device did wrong
         self._arena = (ctypes.c_ubyte * memory)()
         self._base = ctypes.addressof(self._arena)
