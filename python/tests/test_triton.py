@@ -1,8 +1,7 @@
 """The kernel that makes floats of bytes: the bits of torch's operators, and the operators where it cannot run.
 
 Where there is no GPU, it runs in Triton's interpreter, on tensors of the CPU. The interpreter knows nothing of fused
-operations and rounds bfloat16 wrongly (the kernel does that by hand there), so what a GPU would run is compiled too,
-and its instructions are read. python/tests/gpu runs it.
+operations, so what a GPU would run is compiled too, and its instructions are read. python/tests/gpu runs it.
 """
 
 from __future__ import annotations
@@ -307,6 +306,15 @@ def test_the_option_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 # Where it cannot run.
+
+
+def test_one_module_imports_it() -> None:
+    """And others import that one where they need it: a client without Triton never does."""
+    sources = {path.name: path.read_text() for path in Path(stoker.__file__).parent.rglob("*.py")}
+    assert [name for name, text in sources.items() if re.search(r"^\s*(import|from) triton\b", text, re.M)] == [
+        "_triton.py"
+    ]
+    assert re.findall(r".*import _triton$", "\n".join(sources.values()), re.M) == ["    from . import _triton"]
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def lacking() -> str:
     """Why Triton's kernel cannot run in this process; "": it may."""
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
-    if os.environ.get("TRITON_INTERPRET") == "1":
+    if os.environ.get("TRITON_INTERPRET", "").lower() not in ("", "0", "false", "off", "no", "n"):
         return "TRITON_INTERPRET is set"
     cc = os.environ.get("CC")
     if cc is not None and shutil.which(cc) is None:

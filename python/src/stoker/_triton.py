@@ -17,7 +17,6 @@ is no autotuner.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -29,20 +28,16 @@ OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 THREADS = 32 * 4  # of OPTIONS
 MADE = 2048  # numbers that a program makes, if it is flat
 MOST = 2**31 - 1  # programs, and numbers from a picture's first to its last
+HALVES = {"float32": 0, "float16": 1, "bfloat16": 2}
 TOGETHER = 4  # at most so many planes with the same numbers are read together
-
-# The interpreter takes bfloat16 for 16 bits without a meaning, and cuts numbers off that become one.
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-HALVES = {"float32": 0, "float16": 1, "bfloat16": 3 if INTERPRETED else 2}
 
 
 @triton.jit
 def _rounded(x, HALF: tl.constexpr):
-    """float32, rounded to a number of 16 bits: float16, bfloat16, or bfloat16 by hand."""
+    """float32, rounded to float16 (HALF is 1) or bfloat16 (2). x is a number or an infinity. bfloat16 is done by hand,
+    because the interpreter cuts bits off: so what tests see there is what a device does."""
     if HALF == 1:
         y = x.to(tl.float16).to(tl.float32)
-    elif HALF == 2:
-        y = x.to(tl.bfloat16).to(tl.float32)
     else:
         bits = x.to(tl.uint32, bitcast=True)
         bits = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) << 16  # halfway: to the even one
