@@ -16,8 +16,18 @@ from typing import Any
 CLIENT = tuple(
     f"python/src/stoker/{name}.py"
     for name in (
-        *("_cuda", "_device", "_device_jpeg", "_device_mix", "_device_ops", "_device_steps", "_fused", "_jax", "_moved", "_on_device"),
-        *("_prefetch", "_staging", "_static", "_target"),
+        *(
+            "_cuda",
+            "_device",
+            "_device_jpeg",
+            "_device_mix",
+            "_device_ops",
+            "_device_steps",
+            "_fused",
+            "_jax",
+            "_moved",
+        ),
+        *("_on_device", "_prefetch", "_staging", "_static", "_target", "_triton", "_triton_rows"),
     )
 )
 TESTS, BENCH = "python/tests/gpu/test_gpu.py", "bench/gpu.py"
@@ -33,6 +43,14 @@ def tests(root: Path) -> list[str]:
     """The tests of a GPU, in their order."""
     tree = ast.parse((root / TESTS).read_text(encoding="utf-8"))
     return [one.name for one in tree.body if isinstance(one, ast.FunctionDef) and one.name.startswith("test_")]
+
+
+def outcome(cases: list[str]) -> str:
+    """What became of the cases of a test: the first that is bad, or how many passed, and how many could not run."""
+    if bad := [one for one in cases if one not in ("passed", "not run")]:
+        cases = [bad[0]] * len(cases)
+    counts = {kind: cases.count(kind) for kind in sorted(set(cases), reverse=True)}
+    return ", ".join(f"{kind} ({n} cases)" if len(cases) > 1 else kind for kind, n in counts.items())
 
 
 def lines(root: Path, ran: Mapping[str, Any], measured: Mapping[str, Any], wanted: Iterable[str]) -> list[list[str]]:
@@ -53,9 +71,7 @@ def lines(root: Path, ran: Mapping[str, Any], measured: Mapping[str, Any], wante
     for name in tests(root):
         label, each = name.removeprefix("test_").replace("_", " "), outcomes.get(name, [])
         if each:
-            result = next((one for one in each if one != "passed"), "passed")
-            number = f" ({len(each)} cases)" if len(each) > 1 else ""
-            found.append([label, result + number, *where(ran, TESTS)])
+            found.append([label, outcome(each), *where(ran, TESTS)])
         else:
             found.append([label, NEVER, "", ""])
     for name in wanted:

@@ -11,6 +11,8 @@ come with the sources are read, each under many names.
     two_cores  the loop of train, all of it on two cores, against torch's DataLoader and a prefetcher on a side stream
     augment    ColorJitter and RandAugment of a batch of 256 on the device, against Kornia's modules, where it is
                installed, and against torchvision's v2, picture by picture
+    floats     cast, normalise and layout of a batch of 256 by one kernel, against four of torch's operators, and its
+               bytes per second, read and written, against the device's own copy; where Triton can run
 
 Ratios are of one run on one machine. A figure that is not reached stays in the file, with what was measured.
 """
@@ -46,6 +48,8 @@ FIGURES = {
     "two cores, images/s against DataLoader": ("two_cores", "ratio", 2.0, "high"),
     "augmenting a batch there against Kornia": ("augment", "kornia", 1.5, "high"),
     "augmenting a batch there against torchvision, picture by picture": ("augment", "torchvision", 5.0, "high"),
+    "floats by one kernel against four operators": ("floats", "against_operators", 2.5, "high"),
+    "floats by one kernel against the device's own copy": ("floats", "against_copy", 0.6, "high"),
 }
 
 
@@ -398,6 +402,76 @@ def _each(transform: Any, images: Any) -> list[Any]:
     return [transform(image) for image in images]
 
 
+def floats(_: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of the device for a batch, by events; every call has other memory than the three before it."""
+    import torch
+    from stoker import _cuda, _fused
+
+    found: dict[str, Any] = {"lacking": _fused.lacking()}
+    if found["lacking"]:
+        return found
+    port = _cuda.Port(torch.cuda.current_device())
+
+    class Operators:
+        """A port without the kernel."""
+
+        name, numbers, kernel = port.name, port.numbers, staticmethod(lambda: None)
+
+    size = BATCH * SIDE * SIDE * 3
+    images = [torch.randint(0, 256, (BATCH, SIDE, SIDE, 3), dtype=torch.uint8, device="cuda") for _ in range(4)]
+    given = itertools.cycle(image.permute(0, 3, 1, 2) for image in images)
+    large = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(2)]
+    found["copy_bytes_per_s"] = copy = 2 * (1 << 30) / device_seconds(lambda: large[0].copy_(large[1]), 10)
+    normal = _fused.Step(mean=tuple(MEAN), std=tuple(STD))
+    scale = [1 / 255 / std for std in STD]
+    bias = [-mean / std for mean, std in zip(MEAN, STD, strict=True)]
+    ends = {
+        "float32": _fused.Left("float32", tuple(scale), tuple(bias), ()),
+        "bfloat16": _fused.Left("bfloat16", (), (), (_fused.Step("bfloat16", scale=True), normal)),
+    }
+    for name, left in ends.items():
+        dtype = getattr(torch, name)
+        mean, std = (torch.tensor(values, dtype=dtype, device="cuda").mul_(255).view(3, 1, 1) for values in (MEAN, STD))
+        outs = itertools.cycle([torch.empty((BATCH, 3, SIDE, SIDE), dtype=dtype, device="cuda") for _ in range(4)])
+        kernel, operators = _fused.Floats(port), _fused.Floats(Operators)
+
+        def four(dtype: Any = dtype, mean: Any = mean, std: Any = std) -> Any:
+            return next(given).to(dtype).sub_(mean).div_(std).contiguous()
+
+        def ours(by: Any, left: Any = left, outs: Any = outs) -> None:
+            by.make(next(outs), None, next(given), left, True)
+
+        one: dict[str, float] = {
+            "kernel": device_seconds(partial(ours, kernel)),
+            "its_operators": device_seconds(partial(ours, operators)),
+            "four_operators": device_seconds(four),
+        }
+        assert kernel.fused  # it has not failed
+        one["bytes_per_s"] = size * (1 + dtype.itemsize) / one["kernel"]
+        found[name] = one | {"against_operators": one["four_operators"] / one["kernel"]}
+        found[name]["against_copy"] = one["bytes_per_s"] / copy
+    for ratio in ("against_operators", "against_copy"):
+        found[ratio] = min(found[name][ratio] for name in ends)
+    return found
+
+
+def device_seconds(work: Callable[[], Any], times: int = 40) -> float:
+    """Seconds of the device for a call, of so many that were queued while it was busy: the median of five rounds."""
+    import torch
+
+    found = []
+    for _ in range(6):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(20_000_000)
+        begin.record()
+        for _ in range(times):
+            work()
+        end.record()
+        torch.cuda.synchronize()
+        found.append(begin.elapsed_time(end) / 1e3 / times)
+    return statistics.median(found[1:])
+
+
 def timed(work: Callable[[], Any], times: int) -> float:
     """Seconds that work takes, until the device has done it: the median, after one that does not count."""
     import torch
@@ -419,6 +493,7 @@ PARTS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], float]] =
     "first": (first, 50.0),
     "two_cores": (two_cores, 75.0),
     "augment": (augment, 60.0),
+    "floats": (floats, 40.0),
 }
 
 

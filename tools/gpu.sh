@@ -6,6 +6,8 @@
 #	                        LIMIT seconds (180). Writes into the folder OUT gpu-tests.json,
 #	                        gpu-tests.txt, gpu.json and gpu.txt, as they come
 #
+# What needs Triton is listed as not run where there is no C compiler (or no Triton), with the reason.
+#
 # It runs in a checkout, and in the folder that `make gpu-bundle` makes. The engine is
 # STOKER_ENGINE, else that of the bundle, else build/stoker. Ends with 0 if everything passed.
 set -u

@@ -85,8 +85,17 @@ class Notes:
 
     def write(self) -> None:
         outcomes = [one["outcome"] for one in self.found["tests"].values()]
-        self.found["figures"] = {one: outcomes.count(one) for one in ("passed", "failed", "skipped")}
+        self.found["figures"] = {one: outcomes.count(one) for one in ("passed", "failed", "skipped", "not run")}
         self.out.write_text(json.dumps(self.found, indent=1) + "\n")
+
+    def pytest_deselected(self, items: Any) -> None:
+        """Lists what needs Triton, where that cannot run."""
+        from stoker import _fused
+
+        if why := _fused.lacking():
+            nodes = [item.nodeid for item in items if item.get_closest_marker("triton") is not None]
+            self.found["tests"] |= {node: {"outcome": "not run", "text": why} for node in nodes}
+            self.write()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.when != "call" and report.passed:

@@ -24,7 +24,7 @@ from hooked import Scripts
 from PIL import Image
 
 import stoker
-from stoker import _engines, _notice
+from stoker import _engines, _fused, _notice
 
 # What a shell starts in the background ignores Ctrl-C, and hands that down to the scripts of tests that press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -51,7 +51,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is left out: forms that are not asked for, and on a GPU what needs Triton, where it cannot run."""
     chosen = [item for item in items if forms.chosen(long=item.get_closest_marker("long") is not None)]
+    if GPU and _fused.lacking():
+        chosen = [item for item in chosen if item.get_closest_marker("triton") is None]
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen

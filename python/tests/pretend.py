@@ -64,6 +64,7 @@ class Device:
         self.unpinned = 0
         self.waits = 0  # of the host
         self.copied = 0  # bytes
+        self.kernels: Callable[[], Any] | None = None  # makes what ``kernel`` gives, or raises
         self.mistakes: list[str] = []  # what the clients of the device did wrong
         self._arena = (ctypes.c_ubyte * memory)()
         self._base = ctypes.addressof(self._arena)
@@ -194,6 +195,10 @@ class Device:
 
     def reads(self, tensors: Any) -> None:
         """The stream of copies reads these."""
+
+    def kernel(self) -> Any:
+        """What makes floats in one pass; None: torch's operators do, unless a test says otherwise."""
+        return self.kernels() if self.kernels is not None else None
 
     def is_pinned(self, tensor: Any) -> bool:
         return False

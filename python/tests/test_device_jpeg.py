@@ -7,6 +7,7 @@ or one that can be wrong (pretend.py).
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import io
 import random
 import shutil
@@ -24,7 +25,7 @@ from pretend import Device, device
 from test_fused import same
 
 import stoker
-from stoker import _device, _device_jpeg
+from stoker import _device, _device_jpeg, _triton_rows
 from stoker import transforms as T
 from stoker._errors import ConfigError
 from stoker._target import Target
@@ -471,3 +472,90 @@ def test_mixed(photos: Path, decoder: Counted, mix: Any) -> None:
         here = epochs(loader(photos, transform, batch_transform=mix))
         same(here, epochs(loader(photos, transform, "cpu", batch_transform=mix)))
     assert len(decoder.all) == 200
+
+
+# The kernel.
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> Any:
+    """The kernel's module, as it is where TRITON_INTERPRET was set before it was imported."""
+    spec = importlib.util.spec_from_file_location("_triton_rows_interpreted", _triton_rows.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "1")
+        spec.loader.exec_module(found)
+    assert type(found.kernel).__name__ == "InterpretedFunction"
+    return found
+
+
+SMALL: dict[str, list[Any]] = {
+    "crop": [T.RandomHorizontalFlip(), T.RandomResizedCrop((14, 18), (0.05, 0.2)), T.RandomVerticalFlip()],
+    "bicubic": [T.RandomResizedCrop(40, (0.02, 0.05), interpolation=BICUBIC), T.RandomCrop((10, 15))],
+    "nearest": [T.RandomResizedCrop(24, interpolation=NEAREST)],
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("repeats", [False, True])
+def test_the_kernel(packed: str, interpreted: Any, monkeypatch: pytest.MonkeyPatch, name: str, repeats: bool) -> None:
+    """It gives the operators' bytes, of strips and of whole pictures, whatever the decoder's strides are."""
+    monkeypatch.setattr(_device_jpeg, "_repeats", lambda *_: repeats)
+    calls: list[int] = []
+
+    def rows(
+        out: Any, numbers: Sequence[int], pictures: Sequence[Any], sent: Any, of: Any = _device_jpeg.make_rows
+    ) -> None:
+        want, got = out.clone(), out.clone()
+        of(want, numbers, pictures, sent)
+        mixed = [one.contiguous() if at % 2 else one for at, one in enumerate(pictures)]
+        monkeypatch.setattr(_device_jpeg, "_KERNEL", [interpreted])
+        with monkeypatch.context() as patch:
+            patch.setattr(_device_jpeg, "make_rows", of)
+            _device_jpeg._by_kernel(got, numbers, mixed, sent)
+        assert _device_jpeg._KERNEL == [interpreted]
+        assert torch.equal(want, got)
+        calls.append(len(numbers))
+        out.copy_(got)
+
+    monkeypatch.setattr(_device_jpeg, "make_rows", rows)
+    with loader(packed, SMALL[name], "cpu", batch_size=6) as made:
+        next(iter(made))
+    assert calls[0] == 6
+
+
+def test_without_the_kernel(photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A notice says why, once, and the operators make the rows."""
+
+    class Broken:
+        facts = staticmethod(lambda numbers, taps: [[0] for _ in taps])
+
+        @staticmethod
+        def make(*_: Any) -> None:
+            raise OSError("no compiler")
+
+    monkeypatch.setattr(_device_jpeg, "_KERNEL", [Broken])
+    plain = _device_jpeg.make_rows
+    calls: list[int] = []
+
+    def rows(out: Any, numbers: Sequence[int], pictures: Sequence[Any], sent: Any) -> None:
+        calls.append(len(numbers))
+        monkeypatch.setattr(_device_jpeg, "make_rows", plain)
+        if _device_jpeg._kernels():
+            _device_jpeg._by_kernel(out, numbers, pictures, sent)
+        else:
+            plain(out, numbers, pictures, sent)
+        monkeypatch.setattr(_device_jpeg, "make_rows", rows)
+
+    monkeypatch.setattr(_device_jpeg, "make_rows", rows)
+    here = epochs(loader(photos, CROP), 1)
+    capsys.readouterr()
+    same(here, epochs(loader(photos, CROP, "cpu"), 1))
+    assert len(calls) == 7
+    assert capsys.readouterr().err.count("not all in one kernel: triton failed, with OSError") == 1
+    monkeypatch.setattr(_device_jpeg, "_KERNEL", [])
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert not _device_jpeg._kernels()
+    assert "triton needs a C compiler" in capsys.readouterr().err

@@ -162,7 +162,7 @@ def test_import_needs_the_standard_library_only(folder: Path) -> None:
 
 
 def test_import_starts_nothing_and_is_light() -> None:
-    code = "import sys, stoker; print(any(m in sys.modules for m in ('numpy', 'torch', 'jax', 'asyncio')))"
+    code = "import sys, stoker; print(any(m in sys.modules for m in ('numpy', 'torch', 'jax', 'triton', 'asyncio')))"
     assert run_python(code).stdout.strip() == "False"
 
 

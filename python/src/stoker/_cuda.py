@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ._fused import numbers
+from ._fused import kernel, numbers
 
 LIBRARY = "libcuda.so.1"
 _PORTABLE = 1  # pinned for all contexts
@@ -81,6 +81,10 @@ class Port:
         """The stream of copies uses memory there that another one may have allocated."""
         for tensor in tensors:
             tensor.record_stream(self._stream)
+
+    def kernel(self) -> Callable[..., bool]:
+        """What makes floats in one pass, for ``compute``. An error says why there is none."""
+        return kernel()
 
     def is_pinned(self, tensor: Any) -> bool:
         """Whether a tensor here is pinned."""

@@ -40,7 +40,7 @@ from ._counts import Counts
 from ._device_jpeg import Undecodable
 from ._engines import forked
 from ._errors import ConfigError, ResourceError, StallError
-from ._fused import Constants
+from ._fused import Floats
 from ._staging import Plan, moved_late
 from ._target import Target
 from ._wire import Message
@@ -155,7 +155,7 @@ class Copies:
     def __init__(self, port: Any) -> None:
         self.port = port
         self.pins = Pins(port)
-        self._constants = Constants(lambda *given: port.numbers(*given))  # a port of JAX has none
+        self._floats = Floats(port)
         self._lock = threading.Lock()
         self._flights: list[Flight] = []
         self._lost: list[Any] = []  # sources of copies of which nobody knows whether they have ended
@@ -231,7 +231,7 @@ class Copies:
                 for run in runs:
                     run.there = port.empty(run.room())
                 for result in plan.results:
-                    result.allocate(port)
+                    result.allocate(port, self._floats)
                 end = self._started(runs, plan, counts)
             except Exception as error:
                 if port.full(error):
@@ -267,7 +267,7 @@ class Copies:
                 raise
             self._flies(Decoding(plan.held, copied, decoded, many, counts))
             copied = decoded
-        plan.compute(self._constants)
+        plan.compute(self._floats)
         end = port.mark()
         self._flies(Making(None, copied, end, 0, counts))
         return end

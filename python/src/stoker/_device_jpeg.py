@@ -11,7 +11,7 @@ made of its picture: the box is cut out, resampled with antialiasing, mirrored, 
 are those of the engine, to the bit, so that a row differs from the engine's only as far as the decoders differ.
 
 There are two implementations with equal results: torch's operators, picture by picture, and one Triton kernel for the
-batch (_triton.py).
+batch (_triton_rows.py).
 
 A decoder is the one place where bytes of a file meet C code that is not stoker's, in the training process.
 """
@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _device_ops as ops
+from . import _notice
 from ._errors import Problems
 
 if TYPE_CHECKING:
@@ -234,7 +235,8 @@ class Sent:
         """Makes the rows that were sent, of ``out``, uint8 (rows, height, width, 3), contiguous."""
         if self._rows:
             pictures, self._pictures = self._pictures, ()
-            make_rows(out, self._rows, pictures, self._numbers[self._rows])
+            make = _by_kernel if out.is_cuda and _kernels() else make_rows
+            make(out, self._rows, pictures, self._numbers[self._rows])
 
     def _decoded(self, device: Any) -> Sequence[Any]:
         try:
@@ -351,6 +353,54 @@ def _places(given: Any, like: Any) -> Any:
     first = torch.maximum(begin, before + 1)
     sent = end - first + 1
     return _there((sent.cumsum(1) - sent - first).to(torch.int32), like)
+
+
+_KERNEL: list[Any] = []  # the module that has it, once it is known; None: there is none
+
+
+def _kernels() -> bool:
+    """Whether one kernel makes the rows. It is loaded the first time."""
+    if not _KERNEL:
+        from ._fused import lacking
+
+        why, found = lacking(), None
+        if not why:
+            try:
+                from . import _triton_rows as found  # type: ignore[no-redef]
+            except Exception as error:
+                why = str(error) or type(error).__name__
+        _KERNEL.append(found)
+        if found is None:
+            _without(why)
+    return _KERNEL[0] is not None
+
+
+def _without(why: str) -> None:
+    _KERNEL[:] = [None]
+    _notice.say(f"pictures that the device has decoded become rows one by one, and not all in one kernel: {why}")
+
+
+def _by_kernel(out: Any, rows: Sequence[int], pictures: Sequence[Any], numbers: Any) -> None:
+    """``make_rows`` by one kernel. If it cannot be compiled, by ``make_rows``, now and later."""
+    torch, module = ops.torch(), _KERNEL[0]
+    made = tables(numbers, out.shape[1], out.shape[2], out)
+    taps = [_taps(*row) for row in numbers[:, 5:10].tolist()]
+    addresses = [[one.data_ptr(), *one.stride()] for one in pictures]
+    lists = ((rows, torch.int32), (addresses, torch.int64), (module.facts(numbers, taps), torch.int32))
+    there = [_there(torch.tensor(values, dtype=dtype, device="cpu"), out) for values, dtype in lists]
+    try:
+        module.make(out, *there, made, len(rows))
+    except Exception as error:
+        make_rows(out, rows, pictures, numbers)
+        _without(f"triton failed, with {type(error).__name__}")  # the operators have not: the device is all right
+
+
+def _taps(wide: int, high: int, across: int, down: int, filter: int) -> tuple[int, int]:
+    """How many are used of the taps of a picture's tables, across and down."""
+    if filter not in (ops.BILINEAR, ops.BICUBIC):
+        return 1, 1
+    cubic = filter == ops.BICUBIC
+    return ops.taps([wide], [across], cubic), ops.taps([high], [down], cubic)
 
 
 def make_rows(out: Any, rows: Sequence[int], pictures: Sequence[Any], numbers: Any) -> None:

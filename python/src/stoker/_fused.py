@@ -4,20 +4,27 @@ If the last steps of a field only make floats of bytes (ToTensor, ToDtype, Norma
 engine for the bytes, a quarter of float32, and does those steps after the copy, on the stream of copies. The numbers
 are the engine's to the bit: the same operations in the same order, each rounded by itself, and none fused.
 
+There are two ways to make them: torch's operators (``fill``), and one kernel of Triton's (_triton.py) where it runs.
+
 With device_transform=, the steps before these are left too (_device_steps.py), and the field may stay bytes.
 
 Left     how the floats of a field are made of bytes
 Rest     what has to be done to the bytes before that
+Floats   makes floats on one device, in either way
 Raw      a field of a batch of which this has to be done, with the pictures of it that are decoded there
 Result   the memory there of what it gives, and its making
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _device_steps as steps
+from . import _notice
 from ._device_jpeg import Sent
 
 Numbers = tuple[float, ...]  # float32, one for each channel
@@ -72,17 +79,119 @@ def numbers(values: Numbers, dtype: str, shape: Sequence[int]) -> Any:
     return torch.tensor(values, dtype=getattr(torch, dtype), device="cpu").view(tuple(shape))
 
 
-class Constants:
-    """The numbers of each Left on one device, made once. ``make(values, dtype, shape)`` makes some there."""
+ROUND, MUL, ADD, SUB, DIV = range(5)
+HALF = 8  # added to one of these: its result is rounded to the 16 bits of the field's type
 
-    def __init__(self, make: Any) -> None:
-        self._make = make
-        self._made: dict[Any, list[Any]] = {}
 
-    def of(self, left: Left, planes: bool) -> list[Any]:
+def coded(left: Left) -> tuple[list[int], list[list[float]]]:
+    """What ``fill`` does, one operation after another on float32, and the numbers of each: one for all channels, or
+    one for each, rounded as ``fill`` has them."""
+    codes: list[int] = []
+    rows: list[list[float]] = []
+    now = "float32" if left.wide else left.dtype  # of what is computed
+
+    def put(code: int, values: Numbers, dtype: str) -> None:
+        codes.append(code if now == "float32" else code + HALF)
+        rows.append(numbers(values, dtype, (len(values),)).double().tolist())
+
+    if not left.steps:
+        put(MUL, left.scale, now)
+        put(ADD, left.bias, now)
+    at = left.dtype  # of numbers
+    for number, step in enumerate(left.steps):
+        if not step.to:
+            put(SUB, step.mean, at)
+            put(DIV, step.std, at)
+            continue
+        at = step.to
+        if number and now != left.dtype:
+            now = left.dtype
+            put(ROUND, (0.0,), at)
+        if step.scale:
+            put(MUL, (1.0 / 255,), "float32")
+    columns = max(map(len, rows), default=1)
+    return codes, [row * columns if len(row) == 1 else row for row in rows]
+
+
+def lacking() -> str:
+    """Why Triton's kernel cannot run in this process; "": it may."""
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    if os.environ.get("TRITON_INTERPRET", "").lower() not in ("", "0", "false", "off", "no", "n"):
+        return "TRITON_INTERPRET is set"
+    cc = os.environ.get("CC")
+    if cc is not None and shutil.which(cc) is None:
+        return f"triton needs a C compiler, and there is none at {cc!r} (CC)"
+    if cc is None and not any(map(shutil.which, ("gcc", "clang"))):
+        return "triton needs a C compiler, and there is neither gcc nor clang nor CC"
+    return ""
+
+
+def kernel() -> Callable[..., bool]:
+    """Triton's kernel, ``_triton.make``. An error says why there is none."""
+    if why := lacking():
+        raise RuntimeError(why)
+    from . import _triton
+
+    return _triton.make
+
+
+class Floats:
+    """Makes floats on one device. ``port.numbers(values, dtype, shape)`` makes constants there, once for each Left;
+    ``port.kernel()`` gives a kernel, raises an error that says why there is none, or returns None if none is expected.
+    """
+
+    def __init__(self, port: Any) -> None:
+        self._port = port
+        self._made: dict[Any, Any] = {}
+        self._asked = False
+        self._kernel: Callable[..., bool] | None = None
+
+    @property
+    def fused(self) -> bool:
+        """Whether one kernel makes them, as far as is known. It is loaded the first time."""
+        if not self._asked:
+            self._asked = True
+            try:
+                self._kernel = self._port.kernel()
+            except Exception as error:
+                self._refused(str(error) or type(error).__name__)
+        return self._kernel is not None
+
+    def _refused(self, why: str) -> None:
+        self._kernel = None
+        _notice.say(
+            f"floats on {self._port.name} are made by several operators of torch's, and not by one kernel: {why}"
+        )
+
+    def make(self, out: Any, between: Any, given: Any, left: Left, planes: bool) -> None:
+        """Makes the floats ``out`` of the bytes ``given``, of the same shape, on the current stream. ``between`` is
+        memory for ``fill``; None: there is none, or it is taken if it is needed."""
+        failed = ""
+        if self.fused and self._kernel is not None:
+            try:
+                if self._kernel(out, given, *self._coded(left), planes):
+                    return
+            except Exception as error:
+                lines = str(error).strip().splitlines()
+                failed = f"triton failed, with {type(error).__name__}" + (f" ({lines[-1].strip()})" if lines else "")
+        if left.wide and between is None:
+            import torch
+
+            between = torch.empty(out.shape, dtype=torch.float32, device=out.device)
+        fill(out, between, given, left, self._constants(left, planes))
+        if failed:  # and the operators have not: the device is all right
+            self._refused(failed)
+
+    def _coded(self, left: Left) -> Any:
+        if left not in self._made:
+            self._made[left] = coded(left)
+        return self._made[left]
+
+    def _constants(self, left: Left, planes: bool) -> list[Any]:
         """The tensors that ``fill`` takes, in its order, for channels that are planes or come last."""
         if (known := self._made.get((left, planes))) is not None:
-            return known
+            return known  # type: ignore[no-any-return]
         found, at = [], left.dtype
         if not left.steps:
             found = [self._one(left.scale, at, planes), self._one(left.bias, at, planes)]
@@ -97,7 +206,18 @@ class Constants:
     def _one(self, numbers: Numbers, dtype: str, planes: bool) -> Any:
         if len(set(numbers)) == 1:
             numbers = numbers[:1]
-        return self._make(numbers, dtype, (len(numbers), 1, 1) if planes and len(numbers) > 1 else (len(numbers),))
+        shape = (len(numbers), 1, 1) if planes and len(numbers) > 1 else (len(numbers),)
+        return self._port.numbers(numbers, dtype, shape)
+
+
+class _Here:
+    """Stands for a port: this process."""
+
+    numbers = staticmethod(numbers)
+
+    @staticmethod
+    def kernel() -> None:
+        """None: batches that come here are few."""
 
 
 def fill(out: Any, between: Any, given: Any, left: Left, constants: Sequence[Any]) -> None:
@@ -163,13 +283,12 @@ class Raw:
         like = work.like()
         out = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device="cpu")
         between = torch.empty(out.shape, dtype=torch.float32, device="cpu") if work.wide else None
-        constants = [] if self.left is None else Constants(numbers).of(self.left, self.planes)
         given = self.tensor
         with torch.no_grad():
             if self.sent is not None:
                 given = torch.empty_strided(given.shape, given.stride(), dtype=torch.uint8, device="cpu").copy_(given)
                 self.sent.decode(given.device)
-            work.fill(out, between, given, self.numbers, constants)
+            work.fill(out, between, given, self.numbers, Floats(_Here))
             if self.mixing is not None:
                 self.mixing.pictures(out, self.planes)
         return work.squeezed(out)
@@ -209,7 +328,7 @@ class Work:
             return made
         return made[:, 0] if self._planes else made[..., 0]
 
-    def fill(self, out: Any, between: Any, given: Any, numbers: Any, constants: Sequence[Any]) -> None:
+    def fill(self, out: Any, between: Any, given: Any, numbers: Any, floats: Floats) -> None:
         """Makes ``out`` of the bytes ``given`` and the numbers of the steps, all on one device. Rows of pictures that
         were sent are made in ``given``."""
         if self._sent is not None:
@@ -223,7 +342,7 @@ class Work:
         if self._left is None:
             out.copy_(given)
             return
-        fill(out, between, given, self._left, constants)
+        floats.make(out, between, given, self._left, self._planes)
         if self._script is not None:
             steps.erase(self._channels_first(out), self._script)
 
@@ -254,24 +373,23 @@ class Result:
         """The tensor here that has the numbers of the steps; None: there are none."""
         return self._raw.numbers
 
-    def allocate(self, port: Any) -> None:
+    def allocate(self, port: Any, floats: Floats) -> None:
         """Takes memory there, or raises what ``port.full`` knows."""
         import torch
 
         like = self._work.like()
         self.memory = port.empty(max(like.numel() * BYTES[self._raw.dtype], 1))
-        if self._work.wide:
+        if self._work.wide and not floats.fused:
             memory = port.empty(max(like.numel() * BYTES["float32"], 1))
             self._between = shaped(memory, torch.empty(like.shape, dtype=torch.float32, device="meta"))
         self._made = shaped(self.memory, like)
         self._seen = shaped(self.memory, self._work.squeezed(like)) if self._raw.squeezed else self._made
 
-    def start(self, port: Any, given: Any, numbers: Any, constants: Constants) -> None:
+    def start(self, port: Any, given: Any, numbers: Any, floats: Floats) -> None:
         """Makes it on the stream of copies, of bytes there, and of the numbers of the steps there."""
-        left, work, out = self._raw.left, self._work, self._made
+        work, out = self._work, self._made
         between, self._between = self._between, None  # free when it is done, as the bytes are
-        known = [] if left is None else constants.of(left, self._raw.planes)
-        port.compute(lambda: work.fill(out, between, given, numbers, known))
+        port.compute(lambda: work.fill(out, between, given, numbers, floats))
         if (mixing := self._raw.mixing) is not None:
             planes = self._raw.planes
             port.compute(lambda: mixing.pictures(out, planes))

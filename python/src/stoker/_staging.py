@@ -23,7 +23,7 @@ from typing import Any
 
 from ._batch import OWNED_BYTES, _Facts
 from ._device_mix import Blend, Blended
-from ._fused import Constants, Raw, Result, shaped
+from ._fused import Floats, Raw, Result, shaped
 from ._moved import like
 
 GAP = 1 << 16  # at most so many bytes between two fields are copied with them
@@ -264,7 +264,7 @@ class Plan:
                 count, seconds = count + len(sent), seconds + sent.host_seconds
         return count, seconds
 
-    def compute(self, constants: Constants) -> None:
+    def compute(self, floats: Floats) -> None:
         """Makes what is left of what was copied. Called where the runs are copied."""
 
         def there(number: int) -> Any:
@@ -273,7 +273,7 @@ class Plan:
 
         for number, result in self._raw.items():
             numbers = None if result.numbers is None else there(id(result.numbers))
-            result.start(self._port, there(number), numbers, constants)
+            result.start(self._port, there(number), numbers, floats)
 
     def made(self, value: Any) -> Any:
         """A batch there, or the pair of one and its facts. Called where the runs are copied."""

@@ -24,7 +24,7 @@ import pytest
 import torch
 
 import stoker
-from stoker import _cuda, _device
+from stoker import _cuda, _device, _fused, _notice
 from stoker import transforms as T
 
 pytestmark = pytest.mark.gpu
@@ -120,10 +120,28 @@ ENDS: dict[str, list[Any]] = {
 }
 
 
+@pytest.fixture
+def floats() -> Iterator[_fused.Floats]:
+    """What makes floats on the device, for a test to change."""
+    copies = _device._devices.get(0)
+    if copies is None:
+        copies = _device._devices[0] = _device.Copies(_cuda.Port(0))
+    found = copies._floats
+    was = found._asked, found._kernel
+    found._asked, found._kernel = False, None
+    yield found
+    found._asked, found._kernel = was
+
+
+WAYS = ["operators", pytest.param("kernel", marks=pytest.mark.triton)]
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("end", ENDS)
-def test_floats_of_bytes(arrays: Path, end: str, layout: str) -> None:
+def test_floats_of_bytes(arrays: Path, floats: _fused.Floats, end: str, layout: str, way: str) -> None:
     """Made there, they are the engine's to the bit; the rows have every byte in every channel."""
+    floats._asked = way == "operators"
     pictures = stoker.NpyDataset(
         x=str(arrays / "x.npy"), y=str(arrays / "y.npy"), fields=[stoker.Field("x", transform=ENDS[end]), "y"]
     ).to_tuple("x", "y")
@@ -136,6 +154,90 @@ def test_floats_of_bytes(arrays: Path, end: str, layout: str) -> None:
             assert torch.equal(one[1], other[1].cpu())
         assert here.state_dict() == there.state_dict()
         assert there.stats()["device"]["bytes"] < 1.1 * ROWS * SIDE * SIDE * 3
+    assert floats.fused == (way == "kernel")  # nor has the kernel failed
+    assert not any("one kernel" in text for text in _notice._said)
+
+
+MEAN, STD = (0.485, 0.456, 0.406, 0.5), (0.229, 0.224, 0.225, 0.3)
+LEFTS: dict[str, _fused.Left] = {
+    "float32": _fused.Left("float32", tuple(1 / 255 / s for s in STD), (-2.1, -2.0, -1.8, 0.3), ()),
+    "float32, alike": _fused.Left("float32", (1 / 255,), (-0.5,), ()),
+    "bfloat16": _fused.Left("bfloat16", (), (), (_fused.Step("bfloat16", True), _fused.Step(mean=MEAN, std=STD))),
+    "float16": _fused.Left("float16", (), (), (_fused.Step("float16"), _fused.Step(mean=MEAN, std=STD))),
+    "bfloat16 of float32": _fused.Left(
+        "bfloat16", (), (), (_fused.Step("float32", True), _fused.Step(mean=MEAN, std=STD), _fused.Step("bfloat16"))
+    ),
+}
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("layout", ["nchw", "channels_last", "nhwc"])
+@pytest.mark.parametrize("name", LEFTS)
+def test_one_kernel(name: str, layout: str) -> None:
+    """It gives the bits of the operators, on the device and here, and nothing waits for it; also for pictures of odd
+    sizes, and those that are a part of others."""
+    kernel, planes = _fused.kernel(), layout != "nhwc"
+
+    def known(*given: Any) -> bool:
+        assert kernel(*given)
+        return True
+
+    for channels in (1, 3, 4):
+        steps = tuple(one._replace(mean=one.mean[:channels], std=one.std[:channels]) for one in LEFTS[name].steps)
+        left = LEFTS[name]._replace(steps=steps, scale=LEFTS[name].scale[:channels], bias=LEFTS[name].bias[:channels])
+        whole = torch.randint(0, 256, (5, 240, 256, channels), dtype=torch.uint8)
+        odd = whole.flatten()[: 5 * 37 * 53 * channels].view(5, 37, 53, channels)
+        for here in (whole, whole[:, 3:230, 7:242], odd):
+            there = whole.to(CUDA).as_strided(here.shape, here.stride(), here.storage_offset())
+            if planes:
+                here, there = here.permute(0, 3, 1, 2), there.permute(0, 3, 1, 2)
+            cuda.set_sync_debug_mode("error")
+            try:
+                one, other = (made(there, left, layout, by) for by in (known, None))
+            finally:
+                cuda.set_sync_debug_mode("default")
+            bits = torch.int32 if left.dtype == "float32" else torch.int16
+            assert torch.equal(one.view(bits), other.view(bits))
+            assert torch.equal(one.cpu().view(bits), made(here, left, layout, None).view(bits))
+
+
+def made(given: torch.Tensor, left: _fused.Left, layout: str, by: Any) -> torch.Tensor:
+    """Floats, by a kernel or, if that is None, by operators."""
+
+    class Port:
+        name = "cuda:0"
+        numbers = _cuda.Port(0).numbers if given.is_cuda else staticmethod(_fused.numbers)
+
+        @staticmethod
+        def kernel() -> Any:
+            return by
+
+    like = torch.empty(given.shape, dtype=getattr(torch, left.dtype), device="meta")
+    if layout == "channels_last":
+        like = like.contiguous(memory_format=torch.channels_last)
+    out = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=given.device)
+    floats = _fused.Floats(Port)
+    floats.make(out, None, given, left, layout != "nhwc")
+    assert floats.fused == (by is not None)  # it has not failed
+    return out
+
+
+def test_floats_without_a_compiler(arrays: Path) -> None:
+    """One notice, and the same numbers; in a process of its own, because this one has loaded Triton."""
+    code = """
+        import sys, torch, stoker
+        from stoker import transforms as T
+        x, y = sys.argv[1:]
+        fields = [stoker.Field("x", transform=[T.ToTensor()]), "y"]
+        data = stoker.NpyDataset(x=x, y=y, fields=fields).to_tuple("x", "y")
+        here, there = (list(stoker.DataLoader(data, 16, device=device)) for device in ("cpu", "cuda"))
+        assert all(torch.equal(one[0], other[0].cpu()) for one, other in zip(here, there, strict=True))
+    """
+    run = [sys.executable, "-c", textwrap.dedent(code), *(str(arrays / name) for name in ("x.npy", "y.npy"))]
+    environment = {**os.environ, "CC": "/none"}
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("and not by one kernel") == 1
 
 
 LEFT: dict[str, list[Any]] = {
