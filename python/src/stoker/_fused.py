@@ -79,6 +79,11 @@ def numbers(values: Numbers, dtype: str, shape: Sequence[int]) -> Any:
     return torch.tensor(values, dtype=getattr(torch, dtype), device="cpu").view(tuple(shape))
 
 
+def alike(values: Numbers) -> Numbers:
+    """One number, if those of all channels are the same."""
+    return values[:1] if len(set(values)) == 1 else values
+
+
 ROUND, MUL, ADD, SUB, DIV = range(5)
 HALF = 8  # added to one of these: its result is rounded to the 16 bits of the field's type
 
@@ -92,7 +97,7 @@ def coded(left: Left) -> tuple[list[int], list[list[float]]]:
 
     def put(code: int, values: Numbers, dtype: str) -> None:
         codes.append(code if now == "float32" else code + HALF)
-        rows.append(numbers(values, dtype, (len(values),)).double().tolist())
+        rows.append(numbers(alike(values), dtype, (len(alike(values)),)).double().tolist())
 
     if not left.steps:
         put(MUL, left.scale, now)
@@ -204,8 +209,7 @@ class Floats:
         return found
 
     def _one(self, numbers: Numbers, dtype: str, planes: bool) -> Any:
-        if len(set(numbers)) == 1:
-            numbers = numbers[:1]
+        numbers = alike(numbers)
         shape = (len(numbers), 1, 1) if planes and len(numbers) > 1 else (len(numbers),)
         return self._port.numbers(numbers, dtype, shape)
 
