@@ -595,6 +595,40 @@ def test_no_memory_on_the_device(device: Device, make: Make, samples: Any) -> No
         assert len(got) == len(samples)
 
 
+def test_an_error_keeps_no_pass(device: Device, folder: Path, arrays: Path) -> None:
+    """Who catches the error and begins again finds the pass gone, with its slots and its use of static buffers."""
+
+    def fails(batches: Any) -> None:
+        try:
+            for _ in range(10):
+                next(batches)
+        except stoker.ResourceError:
+            return
+        raise AssertionError
+
+    gc.collect()
+    gc.disable()
+    try:
+        with maker("pictures", folder, arrays)(device="cuda", static_buffers=True, drop_last=True) as loader:
+            device.room = 0
+            batches = iter(loader)
+            fails(batches)
+            gone = weakref.ref(batches)
+            del batches
+            assert gone() is None
+            device.room = 1 << 26
+            next(iter(loader))
+            device.drain()
+        device.room = 0
+        wrapped = iter(stoker.PrefetchLoader(batches_of(3), "cuda"))
+        fails(wrapped)
+        gone = weakref.ref(wrapped)
+        del wrapped
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
 def test_less_memory_means_fewer_batches_ahead(device: Device, folder: Path, arrays: Path) -> None:
     with maker("pictures", folder, arrays)(device="cuda") as loader:
         size = 8 * 256 * 256 * 3
