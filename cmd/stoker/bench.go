@@ -104,6 +104,15 @@ func (b benchCmd) spec(verb string) (stoker.Spec, error) {
 			return s, err
 		}
 	}
+	// In a Spec, 0 is the default. Who writes it here has not asked for that.
+	for _, count := range []struct {
+		flag  string
+		given *int
+	}{{"--batch-size", b.BatchSize}, {"--prefetch", b.Prefetch}} {
+		if count.given != nil && *count.given == 0 {
+			return s, errs.New(errs.Config, "%s is 0: it can be 1 or more", count.flag).Try("leave it out for the default")
+		}
+	}
 	set(&s.Batch.Size, b.BatchSize)
 	set(&s.Workers, b.Workers)
 	set((*string)(&s.Order.Shuffle), b.Shuffle)

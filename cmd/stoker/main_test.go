@@ -586,6 +586,8 @@ func TestFlagsAreNamed(t *testing.T) {
 	root := folder(t, 1)
 	for flag, says := range map[string]string{
 		"--batch-size=-2":    "stoker: --batch-size is -2: it can be",
+		"--batch-size=0":     "stoker: --batch-size is 0: it can be",
+		"--prefetch=0":       "stoker: --prefetch is 0: it can be",
 		"--workers=100000":   "stoker: --workers is 100000: it can be",
 		"--prefetch=-1":      "stoker: --prefetch is -1: it can be",
 		"--max-pixels=-3":    "stoker: --max-pixels is -3: it can be",

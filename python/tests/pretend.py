@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -110,17 +111,34 @@ class Device:
             raise Lost("CUDA error: the device fell off the bus")
 
     def read(self, tensor: Any, expected: bytes, what: str, stream: str = "") -> None:
-        """The loop's current stream, or another, reads a tensor, and finds these bytes or notes a mistake."""
-        address, size = tensor.data_ptr(), len(expected)
+        """The loop's current stream, or another, reads a tensor, and finds these bytes (in the order of its memory,
+        without gaps) or notes a mistake."""
+        found = _reader(tensor)
+        self._put(stream or self.stream, lambda: self._compared(found(), expected, what))
 
-        def look() -> None:
-            found = ctypes.string_at(address, size)
-            if found != expected:
-                wrong = sum(a != b for a, b in zip(found, expected, strict=True))
-                poison = found.count(POISON) + found.count(0xA5)
-                self.mistakes.append(f"{what}: {wrong} of {size} bytes are wrong, {poison} of them look like poison")
+    def clone(self, tensor: Any, stream: str = "") -> Callable[[bytes, str], None]:
+        """The loop's current stream, or another, copies a tensor to memory that is not the allocator's. Call what is
+        returned as often as wanted: the same stream reads the copy."""
+        found, on = _reader(tensor), stream or self.stream
+        copy: list[bytes] = []
+        self._put(on, lambda: copy.append(found()))
 
-        self._put(stream or self.stream, look)
+        def read(expected: bytes, what: str) -> None:
+            self._put(on, lambda: self._compared(copy[0], expected, what))
+
+        return read
+
+    def transfer(self, to: int, at: int, size: int) -> None:
+        """The loop's current stream copies bytes from one address to another."""
+        self._put(self.stream, lambda: ctypes.memmove(to, at, size))
+
+    def _compared(self, found: bytes, expected: bytes, what: str) -> None:
+        if found != expected:
+            wrong = sum(a != b for a, b in zip(found, expected, strict=True))
+            poison = found.count(POISON) + found.count(0xA5)
+            self.mistakes.append(
+                f"{what}: {wrong} of {len(expected)} bytes are wrong, {poison} of them look like poison"
+            )
 
     # Memory.
 
@@ -276,6 +294,25 @@ class Device:
         ctypes.string_at(address, 1)  # it still is
         ctypes.string_at(address + size - 1, 1)
         self.unpinned += 1
+
+
+def _reader(tensor: Any) -> Callable[[], bytes]:
+    """Reads the bytes that a tensor has then, in the order of its memory. It does not keep the tensor."""
+    address, size = tensor.data_ptr(), tensor.element_size()
+    axes = sorted(zip(tensor.stride(), tensor.shape, strict=True), reverse=True)
+    axes = [(stride * size, length) for stride, length in axes if length != 1]
+    if not tensor.numel():
+        return lambda: b""
+    extent = sum(stride * (length - 1) for stride, length in axes) + size
+    if extent == tensor.numel() * size:
+        return lambda: ctypes.string_at(address, extent)
+
+    def gather() -> bytes:
+        memory = np.frombuffer(ctypes.string_at(address, extent), dtype=f"V{size}")
+        strides, shape = [stride for stride, _ in axes], [length for _, length in axes]
+        return np.lib.stride_tricks.as_strided(memory, shape, strides).tobytes()
+
+    return gather
 
 
 @pytest.fixture

@@ -51,6 +51,7 @@ def test_a_closed_loader_tells_what_it_counted(folder: Path) -> None:
     told = loader.stats()
     assert loader._remote is not None
     assert not loader._remote.open  # asking does not begin another engine
+    assert (open_["open"], told["open"]) == (True, False)
     for where in (told, told["client"]):
         assert (where["samples"], where["batches"], where["passes"]) == (50, 7, 1)
     assert {name: told[name]["items"] for name in ("read", "decode", "wait")} == {

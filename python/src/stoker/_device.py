@@ -567,7 +567,10 @@ class Queue:
             self._back()
             raise
         self._back()  # its slot is returned, and the engine makes the batch again
-        raise refused
+        try:
+            raise refused
+        finally:
+            del refused  # this frame is in its traceback
 
     def _fill(self, make: Make, most: int) -> None:
         """Loads batches until there are so many, as long as the engine has them ready; what goes wrong is raised when

@@ -363,14 +363,15 @@ def _kernels() -> bool:
     if not _KERNEL:
         from ._fused import lacking
 
-        why, found = lacking(), None
+        why = lacking()
         if not why:
             try:
-                from . import _triton_rows as found  # type: ignore[no-redef]
+                from . import _triton_rows
+
+                _KERNEL.append(_triton_rows)
             except Exception as error:
                 why = str(error) or type(error).__name__
-        _KERNEL.append(found)
-        if found is None:
+        if why:
             _without(why)
     return _KERNEL[0] is not None
 

@@ -162,13 +162,13 @@ class Blended:
         self.memory: Any = None
         self._made: Any = None
 
-    def allocate(self, port: Any) -> None:
+    def allocate(self, port: Any, floats: Any) -> None:
         """Takes memory there, or raises what ``port.full`` knows."""
         like = self._like
         self.memory = port.empty(max(like.numel() * like.element_size(), 1))
         self._made = shaped(self.memory, like)
 
-    def start(self, port: Any, given: Any, numbers: Any, constants: Any) -> None:
+    def start(self, port: Any, given: Any, numbers: Any, floats: Any) -> None:
         """Makes it on the stream of copies, of what is there."""
         work, out = self._work, self._made
         port.compute(lambda: work(out, given))

@@ -587,7 +587,8 @@ class DataLoader(Passing, _Base[T]):
                 told = self._meter.told()
             finally:
                 self._closing = False
-            self._last = told if "read" in told else None  # otherwise its engine is gone, and its numbers with it
+            # Otherwise its engine is gone, and its numbers with it.
+            self._last = {**told, "open": False} if "read" in told else None
         self._meter.close()
         if self._remote is not None:
             self._remote.close()

@@ -74,7 +74,10 @@ class Prefetched(Iterator[T]):
             refused = stage.full(full)
         else:
             raise StopIteration
-        raise refused
+        try:
+            raise refused
+        finally:
+            del refused  # this frame is in its traceback
 
     def _load(self, stage: _device.Stage | _device.Same) -> bool:
         """Takes a batch of the source, and starts to copy it; False if there are no more."""

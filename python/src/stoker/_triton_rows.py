@@ -1,10 +1,10 @@
 """Rows of a batch of decoded pictures, in one kernel: _device_jpeg.make_rows in Triton. Imported only where pictures
 are decoded on a device.
 
-A program makes a block of pixels of one row of the batch. For each line of the picture that a pixel needs, it takes the
-weighted sum of the pixels across, as a byte, and of these the weighted sum down, as the engine does in two passes. Lines
-that several blocks need are summed by each of them: that is less work for a device than to write them down. Where a
-pixel is in a strip follows from the number of its MCU.
+A program makes a block of pixels of one row of the batch. For each line of the picture that a pixel needs, it takes
+the weighted sum of the pixels across, as a byte, and of these the weighted sum down, as the engine does in two passes.
+Lines that several blocks need are summed by each of them: for a device that is less work than to write them down.
+Where a pixel is in a strip follows from the number of its MCU.
 """
 
 from __future__ import annotations
