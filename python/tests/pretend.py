@@ -38,6 +38,7 @@ class Lost(RuntimeError):
 class Event:
     def __init__(self) -> None:
         self.passed = False
+        self.at = 0  # the clock, when it passed
 
 
 class _Block:
@@ -64,6 +65,7 @@ class Device:
         self.unpinned = 0
         self.waits = 0  # of the host
         self.copied = 0  # bytes
+        self.now = 0  # the clock: operations that were carried out, of a millisecond each
         self.mistakes: list[str] = []  # what the clients of the device did wrong
         self._arena = (ctypes.c_ubyte * memory)()
         self._base = ctypes.addressof(self._arena)
@@ -84,6 +86,7 @@ class Device:
             if not able:
                 return step
             queue = self._queues[self._random.choice(able)]
+            self.now += 1
             queue.popleft()()
         return steps
 
@@ -215,7 +218,11 @@ class Device:
 
     def _mark(self, stream: str) -> Event:
         event = Event()
-        self._put(stream, lambda: setattr(event, "passed", True))
+
+        def passes() -> None:
+            event.passed, event.at = True, self.now
+
+        self._put(stream, passes)
         return event
 
     def wait(self, event: Event) -> None:
@@ -241,7 +248,7 @@ class Device:
             assert self.advance(), "an event that never passes is waited for"
 
     def seconds(self, begin: Event, end: Event) -> float:
-        return 0.001
+        return (end.at - begin.at) * 0.001
 
     def capturing(self) -> bool:
         return self.records

@@ -47,6 +47,7 @@ from ._wire import Message
 PATIENCE_SECONDS = 0.0005  # that next() waits for a batch beyond the loop's, if there is room for it on the device
 EXIT_SECONDS = 5.0  # that the interpreter waits for copies when it exits
 POLL_SECONDS = 0.001  # between two looks at them
+WAITS = 64  # of the loop's stream, whose length is not known yet; of more, the first are not counted
 
 Make = Callable[[Message, Any], Any]
 
@@ -63,24 +64,53 @@ class Flight:
     def __init__(self, keep: Any, begin: Any, end: Any, size: int, counts: Counts | None) -> None:
         self.keep, self.begin, self.end, self.size, self.counts = keep, begin, end, size, counts
 
+    def started(self) -> None:
+        """It was given to the device."""
+        if self.counts is not None:
+            self.counts.copying += 1
+
     def landed(self, port: Any) -> None:
         """Its event has passed."""
         self.keep = None
         if self.counts is not None:
+            self.counts.copying -= 1
             self.counts.copies += 1
             self.counts.bytes += self.size
             self.counts.busy += port.seconds(self.begin, self.end)
 
 
 class Making(Flight):
-    """What is made there of the copies: it has no sources, and its time is counted by itself."""
+    """What is made there of the copies: it has no sources, and its time is counted by itself. ``size``: bytes made."""
 
     __slots__ = ()
 
+    def started(self) -> None:
+        assert self.counts is not None
+        self.counts.making += 1
+
     def landed(self, port: Any) -> None:
         assert self.counts is not None
+        self.counts.making -= 1
         self.counts.made += 1
+        self.counts.made_bytes += self.size
         self.counts.made_busy += port.seconds(self.begin, self.end)
+
+
+class Waiting:
+    """The loop's stream waits from one of its events, ``begin``, to another, ``end``, until a batch has arrived:
+    first for its copies, which end with ``copied``, then for what is made of them."""
+
+    __slots__ = ("begin", "copied", "counts", "end")
+
+    def __init__(self, begin: Any, copied: Any, end: Any, counts: Counts) -> None:
+        self.begin, self.copied, self.end, self.counts = begin, copied, end, counts
+
+    def over(self, port: Any) -> None:
+        """Its end has passed."""
+        whole = port.seconds(self.begin, self.end)
+        copies = whole if self.copied is None else min(whole, max(0.0, port.seconds(self.begin, self.copied)))
+        self.counts.waited += copies
+        self.counts.made_waited += whole - copies
 
 
 class _Ended(weakref.ref[_lease.Memory]):
@@ -144,6 +174,7 @@ class Copies:
         self._constants = Constants(lambda *given: port.numbers(*given))  # a port of JAX has none
         self._lock = threading.Lock()
         self._flights: list[Flight] = []
+        self._waiting: deque[Waiting] = deque(maxlen=WAITS)
         self._lost: list[Any] = []  # sources of copies of which nobody knows whether they have ended
 
     def begin(self) -> None:
@@ -161,9 +192,15 @@ class Copies:
             return  # another thread does it
         try:
             self._end(self.port.done)
+            self._waited()
             self.pins.sweep()
         finally:
             self._lock.release()
+
+    def _waited(self) -> None:
+        """Counts how long the loop's stream waited for batches that it has by now. Nobody waits for that."""
+        while self._waiting and self.port.done(self._waiting[0].end):
+            self._waiting.popleft().over(self.port)
 
     def _end(self, ended: Callable[[Any], bool]) -> None:
         left: list[Flight] = []
@@ -195,6 +232,7 @@ class Copies:
                 while self._flights and time.monotonic() < end:
                     time.sleep(POLL_SECONDS)
                     self._end(self.port.done)
+                self._waited()
                 self.pins.sweep()
 
     def _finished(self, event: Any) -> bool:
@@ -218,19 +256,20 @@ class Copies:
                     run.there = port.empty(run.room())
                 for result in plan.results:
                     result.allocate(port)
-                end = self._started(runs, plan, counts)
+                copied, end = self._started(runs, plan, counts)
             except Exception as error:
                 if port.full(error):
                     raise Full from error
                 raise
             there = [run.there for run in runs if plan.shown(run)] + [result.memory for result in plan.results]
-            return [Loaded(plan.made(value), there, end, plan.late) for value in values]
+            return [Loaded(plan.made(value), there, end, plan.late, copied) for value in values]
 
-    def _started(self, runs: Sequence[Any], plan: Plan, counts: Counts) -> Any:
-        """Starts copies, and what is made of them there. Returns the event after both; None: there is nothing to copy.
-        The sources are given back before that, after the copies, also if there is no memory for what is made."""
+    def _started(self, runs: Sequence[Any], plan: Plan, counts: Counts) -> tuple[Any, Any]:
+        """Starts copies, and what is made of them there. Returns the event after the copies, if something is made, and
+        that after both; None: there is nothing to copy. The sources are given back after the copies, also if there is
+        no memory for what is made."""
         if not runs:
-            return None
+            return None, None
         port = self.port
         begin = port.mark()
         try:
@@ -242,21 +281,25 @@ class Copies:
             raise
         self._flies(Flight(plan.keep, begin, copied, sum(run.size for run in runs), counts))
         if not plan.results:
-            return copied
+            return None, copied
         plan.compute(self._constants)
         end = port.mark()
-        self._flies(Making(None, copied, end, 0, counts))
-        return end
+        self._flies(Making(None, copied, end, sum(result.memory.numel() for result in plan.results), counts))
+        return copied, end
 
     def _flies(self, flight: Flight) -> None:
         with self._lock:
             self._flights.append(flight)
+            flight.started()
 
-    def give(self, loaded: Loaded) -> Any:
+    def give(self, loaded: Loaded, counts: Counts) -> Any:
         """The batch for the loop, whose stream waits for it from now on."""
         port = self.port
         if loaded.event is not None:
+            begin = None if port.done(loaded.event) else port.mark_loop()
             port.wait(loaded.event)
+            if begin is not None:
+                self._waiting.append(Waiting(begin, loaded.copied, port.mark_loop(), counts))
             for there in loaded.there:
                 port.used(there)
         if not loaded.late:
@@ -280,6 +323,8 @@ class Copies:
         self._lock = threading.Lock()
         self._lost += [self._flights, self.pins.leave()]
         self._flights = []
+        self._lost.append(self._waiting)
+        self._waiting = deque(maxlen=WAITS)
 
     def at_exit(self) -> None:
         """Unpins everything; what is still copied after some seconds stays mapped until the process has ended."""
@@ -314,12 +359,13 @@ class Arrays(Copies):
 
 
 class Loaded:
-    """A batch on the device, or on its way there: ``event`` passes when it has arrived."""
+    """A batch on the device, or on its way there: ``event`` passes when it has arrived, and ``copied`` when it was
+    copied, if something is made of it after that."""
 
-    __slots__ = ("event", "late", "there", "value")
+    __slots__ = ("copied", "event", "late", "there", "value")
 
-    def __init__(self, value: Any, there: Sequence[Any], event: Any, late: bool) -> None:
-        self.value, self.there, self.event, self.late = value, there, event, late
+    def __init__(self, value: Any, there: Sequence[Any], event: Any, late: bool, copied: Any = None) -> None:
+        self.value, self.there, self.event, self.late, self.copied = value, there, event, late, copied
 
 
 class Stage:
@@ -334,8 +380,7 @@ class Stage:
     def begin(self, ahead: int) -> None:
         """Before every batch; so many are on the device already."""
         self._copies.begin()
-        self._counts.asked += 1
-        self._counts.ahead += ahead
+        self._counts.ask(ahead)
 
     def load(self, root: Any, values: Sequence[Any], paired: bool = False) -> list[Any]:
         """Starts copies of batches whose tensors may be in a slot. Raises Full."""
@@ -343,7 +388,7 @@ class Stage:
 
     def give(self, loaded: Any) -> Any:
         """One of them, for the loop."""
-        return self._copies.give(loaded)
+        return self._copies.give(loaded, self._counts)
 
     def full(self, error: Full) -> ResourceError:
         """The error for the loop. Its cause has no traceback, whose frames would hold the slot."""
