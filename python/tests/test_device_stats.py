@@ -140,6 +140,26 @@ def test_what_is_made_there_is_told_from_copies(give: Give, arrays: Path) -> Non
     assert page["transforms"]["busy_s"] > 3 * page["copies"]["busy_s"]
 
 
+def test_functions_of_the_batch_are_the_loaders_work(give: Give, arrays: Path) -> None:
+    """They run on the loop's stream, which is kept from the model for as long."""
+    device = give(SIZE / 0.001)
+
+    def slowly(batch: Any) -> Any:
+        device.step(0.010)
+        return batch
+
+    dataset = stoker.NpyDataset(x=str(arrays / "x.npy")).to_tuple("x")
+    with stoker.DataLoader(dataset, BATCH, device="cuda", seed=1, batch_transform=slowly) as loader:
+        for _ in loader:
+            device.step(0.002)
+        _device.settle()
+        told = loader.stats()
+        found = stages(told["device"])["transforms"]
+    assert found["items"] == 12
+    assert found["busy_s"] == found["waited_s"] == pytest.approx(12 * 0.010, rel=0.5)
+    assert told["device"]["waited_share"] > 0.4
+
+
 SCRIPT = """
     import sys
     sys.path.insert(0, {tests!r})

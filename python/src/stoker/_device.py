@@ -113,6 +113,18 @@ class Waiting:
         self.counts.made_waited += whole - copies
 
 
+class Changing(Waiting):
+    """The loop's own stream works for the loader between two of its events: on functions of the user."""
+
+    __slots__ = ()
+
+    def over(self, port: Any) -> None:
+        took = port.seconds(self.begin, self.end)
+        self.counts.made += 1
+        self.counts.made_busy += took
+        self.counts.made_waited += took
+
+
 class _Ended(weakref.ref[_lease.Memory]):
     """Knows the address of a mapping that has ended."""
 
@@ -318,6 +330,13 @@ class Copies:
             raise
         return value
 
+    def changed(self, change: Callable[[], Any], counts: Counts) -> Any:
+        """What ``change`` makes of a batch that the loop is given, on the loop's stream."""
+        begin = self.port.mark_loop()
+        value = change()
+        self._waiting.append(Changing(begin, None, self.port.mark_loop(), counts))
+        return value
+
     def after_fork(self) -> None:
         """In a child, which cannot use the device: nothing is returned, unpinned or unmapped."""
         self._lock = threading.Lock()
@@ -357,6 +376,10 @@ class Arrays(Copies):
                 self._flies(Flight(plan.keep, None, plan.begun, plan.size, counts))
         return [Loaded(plan.made(value), (), None, False) for value in values]
 
+    def changed(self, change: Callable[[], Any], counts: Counts) -> Any:
+        """The same; JAX does not say how long it takes."""
+        return change()
+
 
 class Loaded:
     """A batch on the device, or on its way there: ``event`` passes when it has arrived, and ``copied`` when it was
@@ -390,6 +413,10 @@ class Stage:
         """One of them, for the loop."""
         return self._copies.give(loaded, self._counts)
 
+    def after(self, change: Callable[[], Any]) -> Any:
+        """What becomes of it before the loop gets it."""
+        return self._copies.changed(change, self._counts)
+
     def full(self, error: Full) -> ResourceError:
         """The error for the loop. Its cause has no traceback, whose frames would hold the slot."""
         cause = error.__cause__
@@ -420,6 +447,10 @@ class Same:
     def give(self, loaded: Any) -> Any:
         """The batch."""
         return loaded
+
+    def after(self, change: Callable[[], Any]) -> Any:
+        """What becomes of it."""
+        return change()
 
     def full(self, error: Full) -> ResourceError:
         """There is none."""
@@ -560,7 +591,7 @@ class Queue:
             entry = self._ahead[0]
             given = self._stage.give(entry.loaded)
             if self._after is not None:
-                given = self._after(given, entry.epoch, entry.number)
+                given = self._stage.after(partial(self._after, given, entry.epoch, entry.number))
             self._given(entry)
             return given
 

@@ -37,8 +37,12 @@ func TestDeviceOfAPage(t *testing.T) {
 		got  evidence.Figure
 		want float64
 	}{
-		{"copies", d.Copies, 0.009}, {"transforms", d.Transforms, 0.003}, {"decoding", d.Decoding, 0},
-		{"waited", d.Waited, 0.008}, {"bytes", d.Bytes, 36e6}, {"rate", d.Rate, 4e9},
+		{"copies", d.Copies, 0.009},
+		{"transforms", d.Transforms, 0.003},
+		{"decoding", d.Decoding, 0},
+		{"waited", d.Waited, 0.008},
+		{"bytes", d.Bytes, 36e6},
+		{"rate", d.Rate, 4e9},
 	} {
 		if !c.got.Known() || math.Abs(c.got.Value-c.want) > 1e-9*max(1, c.want) {
 			t.Errorf("%s: %g [%s], not %g", c.name, c.got.Value, c.got.Source, c.want)

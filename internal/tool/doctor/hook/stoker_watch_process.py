@@ -369,11 +369,15 @@ def _after_fork() -> None:
         process.pulse.start()
 
 
+_parents: list = []  # in a forked child: what its parent knew, among it events of CUDA, which end in no child
+
+
 def _in_child() -> None:
     global process
     try:
         if process.paused:  # the thread that would end the pause was not forked
             gc.enable()
+        _parents.append(process)
         process = Process(process.folder, "child")
         for module in ("fetch", "loader"):
             part = sys.modules.get(f"stoker_watch_{module}")
