@@ -54,23 +54,29 @@ class Counts:
         self.copying = self.making = self.decoding = 0  # given to the device, and not known to have ended
         self.pinned = True  # slots are pinned in place
         self.asked = self.ahead = self.ready = 0  # how often the loop asked; batches there, in all and the last time
-        self._queues = [(0, 0)] * 3  # of copies, transforms and decoding: the last time, and in all
+        # In progress when the loop asked, the last time and in all.
+        self._copies, self._transforms, self._decoding = [0, 0], [0, 0], [0, 0]
 
     def ask(self, ahead: int) -> None:
         """The loop asks for a batch; so many are on the device, or on their way."""
         self.asked += 1
         self.ahead += ahead
         self.ready = ahead
-        now = self.copying, self.making, self.decoding
-        self._queues = [(queue, queued + queue) for queue, (_, queued) in zip(now, self._queues, strict=True)]
+        self._copies[0] = self.copying
+        self._copies[1] += self.copying
+        if self.made or self.making:
+            self._transforms[0] = self.making
+            self._transforms[1] += self.making
+        if self.decoded or self.decoding:
+            self._decoding[0] = self.decoding
+            self._decoding[1] += self.decoding
 
     def works(self) -> tuple[Work, Work, Work]:
         """Copies, transforms and decoding."""
-        copies, transforms, decoding = self._queues
         return (
-            Work("copies", self.copies, self.bytes, self.busy, self.waited, *copies),
-            Work("transforms", self.made, self.made_bytes, self.made_busy, self.made_waited, *transforms),
-            Work("decoding", self.decoded, self.decoded_bytes, self.decode_busy, self.decode_waited, *decoding),
+            Work("copies", self.copies, self.bytes, self.busy, self.waited, *self._copies),
+            Work("transforms", self.made, self.made_bytes, self.made_busy, self.made_waited, *self._transforms),
+            Work("decoding", self.decoded, self.decoded_bytes, self.decode_busy, self.decode_waited, *self._decoding),
         )
 
     def mark(self) -> Sums:

@@ -23,6 +23,7 @@ from ._errors import many
 
 LINE_NS = 60_000_000_000  # seconds between two log lines while a pass runs
 FLUSH_NS = 5_000_000  # quick batches are put into the page together: people look at it
+DEVICE_NS = 50_000_000  # what a device did is put there more rarely: it is many numbers
 IMPORT_NS = 50_000_000  # importing torch or JAX for longer than this: the line says so
 NOTICEABLE = 0.05  # share of JPEGs decoded by a decoder other than ours: the line says so
 
@@ -67,6 +68,7 @@ class Meter:
         weakref.finalize(self, _Seat.leave, self._seat).atexit = False
         self._known = (0, 0)
         self._put = self.copied.mark(), self.copied.works()  # what the page has of the device
+        self._put_at = 0
         self._tallies: weakref.WeakSet[Tally] = weakref.WeakSet()
         self._lined = 0
         self._mark: Mark | None = None
@@ -147,15 +149,17 @@ class Meter:
             entry.known(*self._known)
         asked, got, _, rows, tally.epoch, step = taken[-1]
         entry.wait(busy, waited, away, len(taken), 0, took)
-        self._put_device(entry)
+        if got - self._put_at >= DEVICE_NS:
+            self._put_device(entry, got)
         entry.progress(got, tally.epoch, step, self.samples, self.batches, self.bad, first)
         steps = sum(1 for one in taken if one[4] == tally.epoch)  # a pass may continue from one epoch into the next
         entry.span(tally.epoch, step - steps + 1, steps, taken[-steps][0], got, rows)
 
-    def _put_device(self, entry: _page.Entry) -> None:
+    def _put_device(self, entry: _page.Entry | None, now: int = 0) -> None:
         """Puts into the page what was done on the device since the last call."""
-        if not self.copied.device:
+        if entry is None or not self.copied.device:
             return
+        self._put_at = now
         sums, works = self.copied.mark(), self.copied.works()
         (before, were), self._put = self._put, (sums, works)
         asked = sums.asked - before.asked
@@ -166,8 +170,7 @@ class Meter:
         """The loader is closed."""
         self.flush()
         with self._lock:
-            if (entry := self._seat.mine()) is not None:
-                self._put_device(entry)  # what has ended since the last batch
+            self._put_device(self._seat.mine())  # what has ended since the last batch
             self._seat.leave()
 
     def after_fork(self) -> None:
@@ -223,6 +226,8 @@ class Meter:
     def ended(self, tally: Tally, epoch: int) -> None:
         """A pass has ended normally."""
         self.settle(tally)
+        with self._lock:
+            self._put_device(self._seat.mine())
         if tally.mark is not None and _logger.isEnabledFor(logging.INFO):
             self._line(f"epoch {epoch} ended", tally, tally.mark, monotonic_ns())
 
