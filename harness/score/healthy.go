@@ -25,6 +25,7 @@ func healthy() []Scenario {
 		job("cheap samples and no workers", false, inline),
 		job("a step on the processor", false, busy),
 		job("two ranks, alike", false, ranks),
+		job("pinned batches, copied beside the steps", false, moved(50*ms, true, beside)),
 		spec("a Spec: small pictures, in time", folderSpec(Small, 4, ""), 80*ms),
 		spec("a Spec: small files, in time", bytesSpec(Files, 8, ""), 40*ms),
 		spec("a Spec: large files, in time", bytesSpec(Blobs, 2, ""), 80*ms),

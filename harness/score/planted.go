@@ -2,8 +2,7 @@ package score
 
 // planted are jobs with a known mistake in them that costs little or nothing
 // there, so that no verdict speaks of it. Those that cost something are planted
-// by the scenarios of verdicts. Not planted is what needs a GPU: pinning, copies, CUDA
-// before fork.
+// by the scenarios of verdicts.
 func planted() []Scenario {
 	job := func(finds string, change func(*Job)) Scenario {
 		return Scenario{Name: "planted: " + finds, Finds: finds, Kind: Torch, Sick: func(float64) Job {
@@ -49,6 +48,13 @@ func planted() []Scenario {
 		job("set_epoch forgotten", func(j *Job) {
 			j.Script.Epoch = 256
 			j.Script.Sampler = "torch.utils.data.distributed.DistributedSampler(range(256), 1, 0)"
+		}),
+		job("pinned without non_blocking", func(j *Job) {
+			*j = moved(j.Script.Step, true, `x = x.to("cuda")`)
+		}),
+		job("CUDA before fork", func(j *Job) {
+			*j = moved(j.Script.Step, true, beside)
+			j.Script.Setup = []string{`self.weights = torch.ones(10).to("cuda")`}
 		}),
 		job("/dev/shm too small", func(j *Job) {
 			j.Shm = 32 << 20

@@ -86,6 +86,11 @@ func (s *set) write() error {
 	if err != nil {
 		return err
 	}
+	if s.job.Device {
+		if err := os.WriteFile(filepath.Join(s.folder, "pretended_cuda.py"), pretended, 0o644); err != nil {
+			return err
+		}
+	}
 	return os.WriteFile(filepath.Join(s.folder, "train.py"), []byte(text), 0o644)
 }
 

@@ -21,7 +21,7 @@ func mix(a, b, strength float64) float64 { return a + strength*(b-a) }
 // Scenarios is the table: what is wrong first, then mistakes that cost nothing,
 // then what is healthy.
 func Scenarios() []Scenario {
-	return slices.Concat(storageOfScripts(), processorOfScripts(), workersOfScripts(), startsOfScripts(), othersOfScripts(), specs(), planted(), healthy())
+	return slices.Concat(storageOfScripts(), processorOfScripts(), workersOfScripts(), startsOfScripts(), othersOfScripts(), devicesOfScripts(), specs(), planted(), healthy())
 }
 
 // Costs are chosen against two cores, a step on a device, and two workers where
@@ -290,6 +290,31 @@ func othersOfScripts() []Scenario {
 			Name: "a script that lets no hook in, and computes", Label: insufficient, Kind: Torch,
 			Sick: func(x float64) Job { return blind(computing(between(20*ms, 40*ms, x))) },
 			Well: func(float64) Job { return open() },
+		},
+	}
+}
+
+// moved is a job whose batches, of 2.5 MB, go to a device before each step.
+func moved(step time.Duration, pin bool, move string) Job {
+	j := made(8, step, "x = torch.full((3, 160, 160), float(i))")
+	j.Device = true
+	j.Script.Pin, j.Script.Move = pin, move
+	return j
+}
+
+// beside is how a batch goes to a device while that computes, if it is pinned.
+const beside = `x = x.to("cuda", non_blocking=True)`
+
+func devicesOfScripts() []Scenario {
+	return []Scenario{
+		{
+			Name: "batches that are not pinned, and a copy that blocks", Label: pageable, Finds: "not pinned", Kind: Torch, Short: true,
+			Sick: func(x float64) Job { return moved(between(24*ms, 14*ms, x), false, `x = x.to("cuda")`) },
+			Well: func(x float64) Job { return moved(between(24*ms, 14*ms, x), true, beside) },
+		}, {
+			Name: "batches that are not pinned, and a copy that should not block", Label: pageable, Finds: "not pinned", Kind: Torch,
+			Sick: func(x float64) Job { return moved(between(24*ms, 14*ms, x), false, "x = x.cuda(non_blocking=True)") },
+			Well: func(x float64) Job { return moved(between(24*ms, 14*ms, x), true, "x = x.cuda(non_blocking=True)") },
 		},
 	}
 }

@@ -55,15 +55,16 @@ const (
 	prefetch     = "prefetch too small"
 	memory       = "memory pressure"
 	imbalance    = "imbalance of ranks on this machine"
+	pageable     = "pageable transfer"
 	misset       = "misconfigured"
 	insufficient = "insufficient evidence"
 )
 
-// Labels are the verdicts that need no GPU and name something that is wrong.
+// Labels are the verdicts on scripts and Specs that name something that is wrong.
 func Labels() []string {
 	return []string{
 		epochStart, latency, smallFiles, bandwidth, throttled, cpuLimit, decode, transform, pythonCode, tooFew, tooMany,
-		assembly, prefetch, memory, imbalance, misset, insufficient,
+		assembly, prefetch, memory, imbalance, pageable, misset, insufficient,
 	}
 }
 
@@ -111,6 +112,7 @@ type Job struct {
 	Shm     int64   // bytes of its /dev/shm; 0: the machine's
 	Memory  int64   // bytes that its cgroup gives; 0: no limit
 	Ranks   int     // processes that train together; 0: one, not distributed
+	Device  bool    // batches go to a CUDA device: a pretended one, where there is none
 	Alone   bool    // Python runs isolated (-I): no hook loads
 }
 

@@ -62,7 +62,7 @@ func TestTheTableIsWhatWasPromised(t *testing.T) {
 			}
 		}
 	}
-	if ill != wantIll || well != wantHealthy || scripts < ill/2 || short != 10 || len(finds) != wantPlanted {
+	if ill != wantIll || well != wantHealthy || scripts < ill/2 || short != 11 || len(finds) != wantPlanted {
 		t.Errorf("%d ill (%d of them scripts), %d healthy, %d short, %d mistakes", ill, scripts, well, short, len(finds))
 	}
 	for _, label := range Labels() {
@@ -80,11 +80,12 @@ func TestTheTableIsWhatWasPromised(t *testing.T) {
 func TestLabelsAreTheDoctorsWords(t *testing.T) {
 	want := []string{
 		judge.EpochStart, judge.Latency, judge.SmallFiles, judge.Bandwidth, judge.Throttled, judge.CPULimit, judge.TheDecode, judge.TheTransform, judge.PythonCode,
-		judge.TooFew, judge.TooMany, judge.Assembly, judge.Shallow, judge.Pressure, judge.Imbalance, judge.Misset, judge.Insufficient,
+		judge.TooFew, judge.TooMany, judge.Assembly, judge.Shallow, judge.Pressure, judge.Imbalance, judge.Paged, judge.Misset, judge.Insufficient,
 	}
 	mistakes := []string{
 		judge.NoWorkers, judge.ManyWorkers, judge.StatefulDataset, judge.SharedHandles, judge.LargeIndex, judge.PythonCollate, judge.PaddingWaste,
 		judge.WrongOrder, judge.TinyFiles, judge.SmallPrefetch, judge.SetEpochMissing, judge.ThreadsInWorkers, judge.SmallShm, judge.TornDown, judge.TokenisePer,
+		judge.NotPinned, judge.PinnedBlocking, judge.CUDABeforeFork,
 	}
 	for _, s := range Scenarios() {
 		if s.Finds != "" && !slices.Contains(mistakes, s.Finds) {
@@ -269,7 +270,7 @@ func TestAJobThatFailsIsNotSkipped(t *testing.T) {
 	}
 }
 
-// TestShort asks the doctor about ten scenarios, and trusts that injections do
+// TestShort asks the doctor about eleven scenarios, and trusts that injections do
 // what make doctor-score has measured. It needs a Python with torch and the
 // command, which make names. A verdict is a measurement, and other work on the
 // machine can spoil one: a scenario that comes out wrong is tried twice more,

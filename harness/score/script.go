@@ -19,6 +19,9 @@ type Script struct {
 	Sampler    string // an expression
 	Epoch      int    // samples
 
+	Pin  bool
+	Move string // what becomes of x before a step; with a Device only
+
 	Step     time.Duration // of the training, a batch
 	Computes bool          // the step is spent on the processor, not on a device
 
@@ -36,6 +39,11 @@ type Script struct {
 //go:embed train.py.tmpl
 var train string
 
+// pretended is the module of a device that is none, which does nothing where there is one.
+//
+//go:embed pretended_cuda.py
+var pretended []byte
+
 // text is the script for a job whose data are below root.
 func (s Script) text(j Job, root string) (string, error) {
 	t, err := template.New("train.py").Parse(train)
@@ -51,9 +59,10 @@ func (s Script) text(j Job, root string) (string, error) {
 		Root         string
 		Files, Array bool
 		Ranks        bool
+		Device       bool
 		Seconds      string
 	}{
-		Script: s, Root: root, Ranks: j.Ranks > 1, Seconds: seconds(s.Step),
+		Script: s, Root: root, Ranks: j.Ranks > 1, Device: j.Device, Seconds: seconds(s.Step),
 		Files: j.Data != Nothing && j.Data != Array && j.Data != Sizeable,
 		Array: j.Data == Array || j.Data == Sizeable,
 	})

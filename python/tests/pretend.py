@@ -39,6 +39,7 @@ class Lost(RuntimeError):
 class Event:
     def __init__(self) -> None:
         self.passed = False
+        self.at = 0  # the clock, when it passed
 
 
 class _Block:
@@ -66,6 +67,7 @@ class Device:
         self.waits = 0  # of the host
         self.copied = 0  # bytes
         self.kernels: Callable[[], Any] | None = None  # makes what ``kernel`` gives, or raises
+        self.now = 0  # the clock: operations that were carried out, of a millisecond each
         self.mistakes: list[str] = []  # what the clients of the device did wrong
         self._arena = (ctypes.c_ubyte * memory)()
         self._base = ctypes.addressof(self._arena)
@@ -86,6 +88,7 @@ class Device:
             if not able:
                 return step
             queue = self._queues[self._random.choice(able)]
+            self.now += 1
             queue.popleft()()
         return steps
 
@@ -241,7 +244,11 @@ class Device:
 
     def _mark(self, stream: str) -> Event:
         event = Event()
-        self._put(stream, lambda: setattr(event, "passed", True))
+
+        def passes() -> None:
+            event.passed, event.at = True, self.now
+
+        self._put(stream, passes)
         return event
 
     def wait(self, event: Event) -> None:
@@ -267,7 +274,7 @@ class Device:
             assert self.advance(), "an event that never passes is waited for"
 
     def seconds(self, begin: Event, end: Event) -> float:
-        return 0.001
+        return (end.at - begin.at) * 0.001
 
     def capturing(self) -> bool:
         return self.records

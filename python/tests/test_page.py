@@ -21,7 +21,7 @@ from stoker import _page
 
 GOLDENS = TOP / "testdata" / "stats"
 SECOND = 1_000_000_000
-ROOM = _page.Room(workers=0, loaders=2, stages=1, spans=4)
+ROOM = _page.Room(workers=0, loaders=2, stages=4, spans=4)
 
 
 def client_page() -> Any:
@@ -35,6 +35,23 @@ def client_page() -> Any:
     first.wait(3_000_000, 40_000_000, 600_000_000, 3, 0, [41_000_000, 1_200_000, 800_000])
     first.progress(105 * SECOND, 3, 8, 12, 3, 1, 500_000_000)
     first.wait(1_000_000, 2_000_000, 100_000_000, 1, 4096, [3_000_000])
+    first.ahead(2, 5, 3)
+    first.device(
+        [
+            ("copies", 3, 3 << 20, 6_000_000, 2_000_000, 1, 4),
+            ("transforms", 2, 6 << 20, 3_000_000, 0, 0, 1),
+            ("decoding", 0, 0, 0, 0, 0, 0),
+        ],
+        3,
+    )
+    first.device(
+        [
+            ("copies", 1, 1 << 20, 3_000_000, 0, 2, 2),
+            ("transforms", 1, 2 << 20, 1_000_000, 500_000, 1, 1),
+            ("decoding", 0, 0, 0, 0, 0, 0),
+        ],
+        1,
+    )
     first.progress(106 * SECOND, 4, 0, 16, 4, 1, 100_000_000)
     for number in range(5):  # one more than there is room for
         first.span(3, number, 1, 99 * SECOND + number, 100 * SECOND + number, 4)

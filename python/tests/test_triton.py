@@ -308,13 +308,17 @@ def test_the_option_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 # Where it cannot run.
 
 
-def test_one_module_imports_it() -> None:
-    """And others import that one where they need it: a client without Triton never does."""
+def test_what_imports_it() -> None:
+    """Two modules, which others import where they need them: a client without Triton never does."""
     sources = {path.name: path.read_text() for path in Path(stoker.__file__).parent.rglob("*.py")}
-    assert [name for name, text in sources.items() if re.search(r"^\s*(import|from) triton\b", text, re.M)] == [
-        "_triton.py"
+    assert sorted(name for name, text in sources.items() if re.search(r"^\s*(import|from) triton\b", text, re.M)) == [
+        "_triton.py",
+        "_triton_rows.py",
     ]
-    assert re.findall(r".*import _triton$", "\n".join(sources.values()), re.M) == ["    from . import _triton"]
+    text = "\n".join(sources.values())
+    for name in ("_triton", "_triton_rows"):
+        assert [one.strip() for one in re.findall(rf"^\s.*import {name}$", text, re.M)] == [f"from . import {name}"]
+        assert not re.findall(rf"^\S.*import {name}$", text, re.M)
 
 
 @pytest.fixture

@@ -78,7 +78,8 @@ package stats
 //
 // A stage:
 //
-//	 0 kind       1 read, 2 decode, 3 transform, 4 batch, 5 deliver, 6 wait, 7 plan, 8 python
+//	 0 kind       1 read, 2 decode, 3 transform, 4 batch, 5 deliver, 6 wait, 7 plan, 8 python,
+//	              9 device (since version 3)
 //	 1 busy       working
 //	 2 input      blocked on what comes before it
 //	 3 output     blocked on what comes after it
@@ -90,6 +91,7 @@ package stats
 //	 9 queued     that, summed over all batches
 //	10 queues     how many batches that is
 //	11 timed      items that busy and the buckets were measured for; 0: all of them
+//	12 waited     for it to end, by what uses what it makes; since version 3
 //	16 name       64 bytes, UTF-8, padded with 0
 //	24 buckets    items by what one took, see Bucket
 //
@@ -102,7 +104,11 @@ package stats
 // input: there is no batch to send; output: the consumer does not ask for one),
 // wait (busy: the consumer has asked and waits; output: it is working). Those of a
 // client: wait (busy: making arrays of a batch; input: the engine has not answered;
-// output: the training loop is working).
+// output: the training loop is working; queue: batches on the device, or on their way
+// there, if there is one) and, once it has used a device, three of kind device, by name:
+// copies, transforms and decoding (busy: by the device's own events; waited: the loop's
+// stream waited until it ended; queue: given to the device and not ended; buckets: those
+// of a mean of the few items that ended together).
 //
 // A span is one batch, or a bundle of them. Each page has those that it knows, and
 // (loader, epoch, step) joins them:
@@ -129,7 +135,7 @@ package stats
 // yet.
 const (
 	Magic   = 0x31544154534b5453 // "STKSTAT1"
-	Version = 2
+	Version = 3
 	Name    = "stoker-stats"
 
 	RoleEngine = 1
@@ -233,6 +239,7 @@ const (
 	sQueued
 	sQueues
 	sTimed
+	sWaited
 	sName    = 16
 	sBuckets = sName + nameWords
 )
@@ -276,4 +283,5 @@ const (
 	KindWait
 	KindPlan
 	KindPython
+	KindDevice
 )

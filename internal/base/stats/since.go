@@ -50,21 +50,27 @@ func (s Snapshot) less(b Snapshot) Snapshot {
 	s.Read, s.Decode, s.Batch = s.Read.less(b.Read), s.Decode.less(b.Decode), s.Batch.less(b.Batch)
 	s.Plan = s.Plan.less(b.Plan)
 	s.Deliver, s.Wait, s.Python = s.Deliver.less(b.Deliver), s.Wait.less(b.Wait), s.Python.less(b.Python)
-	transforms := make([]StageSnapshot, len(s.Transforms))
-	for i, t := range s.Transforms {
-		if i < len(b.Transforms) {
-			t = t.less(b.Transforms[i])
-		}
-		transforms[i] = t
-	}
-	s.Transforms = transforms
+	s.Transforms, s.Device = lessEach(s.Transforms, b.Transforms), lessEach(s.Device, b.Device)
 	s.Samples, s.Batches, s.Bad = s.Samples-b.Samples, s.Batches-b.Batches, s.Bad-b.Bad
 	s.JPEG = s.JPEG.less(b.JPEG)
 	return s
 }
 
+// lessEach is less of stages that come in one order.
+func lessEach(now, before []StageSnapshot) []StageSnapshot {
+	out := make([]StageSnapshot, len(now))
+	for i, s := range now {
+		if i < len(before) {
+			s = s.less(before[i])
+		}
+		out[i] = s
+	}
+	return out
+}
+
 func (s StageSnapshot) less(b StageSnapshot) StageSnapshot {
 	s.BusySeconds, s.InputSeconds, s.OutputSeconds = s.BusySeconds-b.BusySeconds, s.InputSeconds-b.InputSeconds, s.OutputSeconds-b.OutputSeconds
+	s.WaitedSeconds -= b.WaitedSeconds
 	s.CPUSeconds = max(s.CPUSeconds-b.CPUSeconds, 0) // scaled estimates may shrink
 	s.BusySeconds = max(s.BusySeconds, 0)
 	s.Items, s.Bytes = s.Items-b.Items, s.Bytes-b.Bytes

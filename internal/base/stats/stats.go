@@ -19,7 +19,8 @@ type StageSnapshot struct {
 	BusySeconds   float64 `json:"busy_s"`
 	InputSeconds  float64 `json:"blocked_in_s"`
 	OutputSeconds float64 `json:"blocked_out_s"`
-	CPUSeconds    float64 `json:"cpu_s"` // of all items, estimated from those that were measured
+	WaitedSeconds float64 `json:"waited_s,omitempty"` // of a device: how long what uses its work waited for that to end
+	CPUSeconds    float64 `json:"cpu_s"`              // of all items, estimated from those that were measured
 	Items         int64   `json:"items"`
 	Bytes         int64   `json:"bytes"`
 	P50           float64 `json:"p50_s"` // per item
@@ -42,19 +43,20 @@ type Snapshot struct {
 	Deliver    StageSnapshot   `json:"deliver"`
 	Wait       StageSnapshot   `json:"wait"`
 	Python     StageSnapshot   `json:"python,omitzero"`
-	JPEG       Ways            `json:"jpeg"`          // decoded
-	Bad        int64           `json:"bad"`           // samples skipped or replaced
-	Ready      int             `json:"ready"`         // batches ready now
-	Slots      int             `json:"slots"`         // batches in memory now
-	Leased     int             `json:"leased"`        // of these, held by the user
-	Memory     int64           `json:"memory"`        // bytes of batch memory
-	Lanes      int             `json:"lanes"`         // lanes this stream may use
-	Samples    int64           `json:"samples"`       // samples delivered
-	Batches    int64           `json:"batches"`       // batches delivered
-	Epoch      int64           `json:"epoch"`         // of the last batch
-	Step       int64           `json:"step"`          // of the last batch
-	Passes     int64           `json:"passes"`        // passes that gave a batch
-	First      float64         `json:"first_batch_s"` // seconds for the last pass's first batch
+	Device     []StageSnapshot `json:"device,omitempty"` // copies, transforms and decoding there, of a client
+	JPEG       Ways            `json:"jpeg"`             // decoded
+	Bad        int64           `json:"bad"`              // samples skipped or replaced
+	Ready      int             `json:"ready"`            // batches ready now
+	Slots      int             `json:"slots"`            // batches in memory now
+	Leased     int             `json:"leased"`           // of these, held by the user
+	Memory     int64           `json:"memory"`           // bytes of batch memory
+	Lanes      int             `json:"lanes"`            // lanes this stream may use
+	Samples    int64           `json:"samples"`          // samples delivered
+	Batches    int64           `json:"batches"`          // batches delivered
+	Epoch      int64           `json:"epoch"`            // of the last batch
+	Step       int64           `json:"step"`             // of the last batch
+	Passes     int64           `json:"passes"`           // passes that gave a batch
+	First      float64         `json:"first_batch_s"`    // seconds for the last pass's first batch
 	FirstMean  float64         `json:"first_batch_mean_s"`
 	Loader     int64           `json:"loader"`
 	Open       bool            `json:"open"`
@@ -221,6 +223,8 @@ func (r row) loader(g geometry, now int64) (out Snapshot, whole bool) {
 			out.Plan = s
 		case KindPython:
 			out.Python = s
+		case KindDevice:
+			out.Device = append(out.Device, s)
 		}
 	}
 	return out, r.steady(lSeq2, func() {
@@ -236,7 +240,7 @@ func (r row) loader(g geometry, now int64) (out Snapshot, whole bool) {
 func (r row) stage(g geometry) StageSnapshot {
 	s := StageSnapshot{
 		kind: r.at(sKind), Name: r.name(sName),
-		BusySeconds: seconds(r.at(sBusy)), InputSeconds: seconds(r.at(sInput)), OutputSeconds: seconds(r.at(sOutput)),
+		BusySeconds: seconds(r.at(sBusy)), InputSeconds: seconds(r.at(sInput)), OutputSeconds: seconds(r.at(sOutput)), WaitedSeconds: seconds(r.at(sWaited)),
 		Items: r.at(sItems), Bytes: r.at(sBytes), Queue: r.at(sQueue), QueueMean: per(float64(r.at(sQueued)), r.at(sQueues)), Queues: r.at(sQueues),
 	}
 	if timed := r.at(sTimed); timed > 0 {

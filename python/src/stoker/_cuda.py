@@ -112,7 +112,7 @@ class Port:
 
     def mark_loop(self) -> Any:
         """An event after everything that was started on the loop's stream."""
-        event = self._torch.cuda.Event()
+        event = self._torch.cuda.Event(enable_timing=True)
         event.record(self._torch.cuda.current_stream(self.device))
         return event
 

@@ -49,6 +49,7 @@ PATIENCE_SECONDS = 0.0005  # that next() waits for a batch beyond the loop's, if
 EXIT_SECONDS = 5.0  # that the interpreter waits for copies when it exits
 POLL_SECONDS = 0.001  # between two looks at them
 MOST_REFUSALS = 8  # of a batch's pictures, by the device's decoder; the engine then decodes them, so there is one
+WAITS = 64  # of the loop's stream, whose length is not known yet; of more, the first are not counted
 
 Make = Callable[[Message, Any], Any]
 
@@ -65,36 +66,89 @@ class Flight:
     def __init__(self, keep: Any, begin: Any, end: Any, size: int, counts: Counts | None) -> None:
         self.keep, self.begin, self.end, self.size, self.counts = keep, begin, end, size, counts
 
+    def started(self) -> None:
+        """It was given to the device."""
+        if self.counts is not None:
+            self.counts.copying += 1
+
     def landed(self, port: Any) -> None:
         """Its event has passed."""
         self.keep = None
         if self.counts is not None:
+            self.counts.copying -= 1
             self.counts.copies += 1
             self.counts.bytes += self.size
             self.counts.busy += port.seconds(self.begin, self.end)
 
 
 class Decoding(Flight):
-    """Pictures that are decoded there. ``size`` is how many."""
+    """Pictures that are decoded there, ``many`` of them. Their sources are JPEGs, of ``size`` bytes."""
 
-    __slots__ = ()
+    __slots__ = ("many",)
+
+    def __init__(self, keep: Any, begin: Any, end: Any, size: int, counts: Counts, many: int) -> None:
+        super().__init__(keep, begin, end, size, counts)
+        self.many = many
+
+    def started(self) -> None:
+        assert self.counts is not None
+        self.counts.decoding += 1
 
     def landed(self, port: Any) -> None:
         self.keep = None
         assert self.counts is not None
-        self.counts.decoded += self.size
+        self.counts.decoding -= 1
+        self.counts.decoded += self.many
+        self.counts.decoded_bytes += self.size
         self.counts.decode_busy += port.seconds(self.begin, self.end)
 
 
 class Making(Flight):
-    """What is made there of the copies: it has no sources, and its time is counted by itself."""
+    """What is made there of the copies: it has no sources, and its time is counted by itself. ``size``: bytes made."""
 
     __slots__ = ()
 
+    def started(self) -> None:
+        assert self.counts is not None
+        self.counts.making += 1
+
     def landed(self, port: Any) -> None:
         assert self.counts is not None
+        self.counts.making -= 1
         self.counts.made += 1
+        self.counts.made_bytes += self.size
         self.counts.made_busy += port.seconds(self.begin, self.end)
+
+
+class Waiting:
+    """The loop's stream waits from one of its events, ``begin``, to another, ``end``, until a batch has arrived:
+    first for its copies, then for pictures that are decoded, then for what is made of them. ``until`` are the events
+    with which the first two end; none: there is nothing but copies."""
+
+    __slots__ = ("begin", "counts", "end", "until")
+
+    def __init__(self, begin: Any, until: Sequence[Any], end: Any, counts: Counts) -> None:
+        self.begin, self.until, self.end, self.counts = begin, until, end, counts
+
+    def over(self, port: Any) -> None:
+        """Its end has passed."""
+        whole = port.seconds(self.begin, self.end)
+        copies, decoding = [min(whole, max(0.0, port.seconds(self.begin, one))) for one in self.until] or [whole, whole]
+        self.counts.waited += copies
+        self.counts.decode_waited += decoding - copies
+        self.counts.made_waited += whole - decoding
+
+
+class Changing(Waiting):
+    """The loop's own stream works for the loader between two of its events: on functions of the user."""
+
+    __slots__ = ()
+
+    def over(self, port: Any) -> None:
+        took = port.seconds(self.begin, self.end)
+        self.counts.made += 1
+        self.counts.made_busy += took
+        self.counts.made_waited += took
 
 
 class _Ended(weakref.ref[_lease.Memory]):
@@ -158,6 +212,7 @@ class Copies:
         self._floats = Floats(port)
         self._lock = threading.Lock()
         self._flights: list[Flight] = []
+        self._waiting: deque[Waiting] = deque(maxlen=WAITS)
         self._lost: list[Any] = []  # sources of copies of which nobody knows whether they have ended
 
     def begin(self) -> None:
@@ -175,9 +230,15 @@ class Copies:
             return  # another thread does it
         try:
             self._end(self.port.done)
+            self._waited()
             self.pins.sweep()
         finally:
             self._lock.release()
+
+    def _waited(self) -> None:
+        """Counts how long the loop's stream waited for batches that it has by now. Nobody waits for that."""
+        while self._waiting and self.port.done(self._waiting[0].end):
+            self._waiting.popleft().over(self.port)
 
     def _end(self, ended: Callable[[Any], bool]) -> None:
         left: list[Flight] = []
@@ -209,6 +270,7 @@ class Copies:
                 while self._flights and time.monotonic() < end:
                     time.sleep(POLL_SECONDS)
                     self._end(self.port.done)
+                self._waited()
                 self.pins.sweep()
 
     def _finished(self, event: Any) -> bool:
@@ -232,19 +294,20 @@ class Copies:
                     run.there = port.empty(run.room())
                 for result in plan.results:
                     result.allocate(port, self._floats)
-                end = self._started(runs, plan, counts)
+                until, end = self._started(runs, plan, counts)
             except Exception as error:
                 if port.full(error):
                     raise Full from error
                 raise
             there = [run.there for run in runs if plan.shown(run)] + [result.memory for result in plan.results]
-            return [Loaded(plan.made(value), there, end, plan.late) for value in values]
+            return [Loaded(plan.made(value), there, end, plan.late, until) for value in values]
 
-    def _started(self, runs: Sequence[Any], plan: Plan, counts: Counts) -> Any:
-        """Starts copies, and what is made of them there. Returns the event after both; None: there is nothing to copy.
-        The sources are given back before that, after the copies, also if there is no memory for what is made."""
+    def _started(self, runs: Sequence[Any], plan: Plan, counts: Counts) -> tuple[Sequence[Any], Any]:
+        """Starts copies, and what is made of them there. Returns the events after the copies and after pictures are
+        decoded, if something is made, and that after all of it; None: there is nothing to copy. The sources are given
+        back after the copies, also if there is no memory for what is made."""
         if not runs:
-            return None
+            return (), None
         port = self.port
         begin = port.mark()
         try:
@@ -256,31 +319,35 @@ class Copies:
             raise
         self._flies(Flight(plan.keep, begin, copied, sum(run.size for run in runs), counts))
         if not plan.results:
-            return copied
+            return (), copied
+        decoded = copied
         if plan.held:
             try:
-                many, seconds = plan.decode()
-                counts.decode_host += seconds
+                many, size, seconds = plan.decode()
                 decoded = port.mark()
             except BaseException:  # the decoder may have begun to read
                 self._lost.append(plan.held)
                 raise
-            self._flies(Decoding(plan.held, copied, decoded, many, counts))
-            copied = decoded
+            counts.decode_host += seconds
+            self._flies(Decoding(plan.held, copied, decoded, size, counts, many))
         plan.compute(self._floats)
         end = port.mark()
-        self._flies(Making(None, copied, end, 0, counts))
-        return end
+        self._flies(Making(None, decoded, end, sum(result.memory.numel() for result in plan.results), counts))
+        return (copied, decoded), end
 
     def _flies(self, flight: Flight) -> None:
         with self._lock:
             self._flights.append(flight)
+            flight.started()
 
-    def give(self, loaded: Loaded) -> Any:
+    def give(self, loaded: Loaded, counts: Counts) -> Any:
         """The batch for the loop, whose stream waits for it from now on."""
         port = self.port
         if loaded.event is not None:
+            begin = None if port.done(loaded.event) else port.mark_loop()
             port.wait(loaded.event)
+            if begin is not None:
+                self._waiting.append(Waiting(begin, loaded.until, port.mark_loop(), counts))
             for there in loaded.there:
                 port.used(there)
         if not loaded.late:
@@ -299,11 +366,20 @@ class Copies:
             raise
         return value
 
+    def changed(self, change: Callable[[], Any], counts: Counts) -> Any:
+        """What ``change`` makes of a batch that the loop is given, on the loop's stream."""
+        begin = self.port.mark_loop()
+        value = change()
+        self._waiting.append(Changing(begin, (), self.port.mark_loop(), counts))
+        return value
+
     def after_fork(self) -> None:
         """In a child, which cannot use the device: nothing is returned, unpinned or unmapped."""
         self._lock = threading.Lock()
         self._lost += [self._flights, self.pins.leave()]
         self._flights = []
+        self._lost.append(self._waiting)
+        self._waiting = deque(maxlen=WAITS)
 
     def at_exit(self) -> None:
         """Unpins everything; what is still copied after some seconds stays mapped until the process has ended."""
@@ -336,14 +412,19 @@ class Arrays(Copies):
                 self._flies(Flight(plan.keep, None, plan.begun, plan.size, counts))
         return [Loaded(plan.made(value), (), None, False) for value in values]
 
+    def changed(self, change: Callable[[], Any], counts: Counts) -> Any:
+        """The same; JAX does not say how long it takes."""
+        return change()
+
 
 class Loaded:
-    """A batch on the device, or on its way there: ``event`` passes when it has arrived."""
+    """A batch on the device, or on its way there: ``event`` passes when it has arrived, and ``until`` before that, as
+    ``Waiting`` says."""
 
-    __slots__ = ("event", "late", "there", "value")
+    __slots__ = ("event", "late", "there", "until", "value")
 
-    def __init__(self, value: Any, there: Sequence[Any], event: Any, late: bool) -> None:
-        self.value, self.there, self.event, self.late = value, there, event, late
+    def __init__(self, value: Any, there: Sequence[Any], event: Any, late: bool, until: Sequence[Any] = ()) -> None:
+        self.value, self.there, self.event, self.late, self.until = value, there, event, late, until
 
 
 class Stage:
@@ -358,8 +439,7 @@ class Stage:
     def begin(self, ahead: int) -> None:
         """Before every batch; so many are on the device already."""
         self._copies.begin()
-        self._counts.asked += 1
-        self._counts.ahead += ahead
+        self._counts.ask(ahead)
 
     def load(self, root: Any, values: Sequence[Any], paired: bool = False) -> list[Any]:
         """Starts copies of batches whose tensors may be in a slot. Raises Full."""
@@ -367,7 +447,11 @@ class Stage:
 
     def give(self, loaded: Any) -> Any:
         """One of them, for the loop."""
-        return self._copies.give(loaded)
+        return self._copies.give(loaded, self._counts)
+
+    def after(self, change: Callable[[], Any]) -> Any:
+        """What becomes of it before the loop gets it."""
+        return self._copies.changed(change, self._counts)
 
     def full(self, error: Full) -> ResourceError:
         """The error for the loop. Its cause has no traceback, whose frames would hold the slot."""
@@ -399,6 +483,10 @@ class Same:
     def give(self, loaded: Any) -> Any:
         """The batch."""
         return loaded
+
+    def after(self, change: Callable[[], Any]) -> Any:
+        """What becomes of it."""
+        return change()
 
     def full(self, error: Full) -> ResourceError:
         """There is none."""
@@ -540,7 +628,7 @@ class Queue:
             entry = self._ahead[0]
             given = self._stage.give(entry.loaded)
             if self._after is not None:
-                given = self._after(given, entry.epoch, entry.number)
+                given = self._stage.after(partial(self._after, given, entry.epoch, entry.number))
             self._given(entry)
             return given
 

@@ -208,7 +208,7 @@ class Sent:
     """The pictures of a batch that were sent: ``numbers``, int32 (rows, NUMBERS) here, and the bytes of each row, views
     of the slot, which stay there until what ``fill`` starts has ended."""
 
-    __slots__ = ("_bytes", "_decoder", "_numbers", "_pictures", "_rows", "host_seconds")
+    __slots__ = ("_bytes", "_decoder", "_numbers", "_pictures", "_rows", "host_seconds", "size")
 
     def __init__(self, decoder: Decoder | None, numbers: Any, jpegs: Sequence[Any]) -> None:
         assert decoder is not None
@@ -216,6 +216,7 @@ class Sent:
         self._numbers = ops.torch().tensor(numbers.tolist(), dtype=numbers.dtype, device="cpu")  # not of the slot
         self._rows: list[int] = numbers[:, 0].nonzero()[:, 0].tolist()
         self._bytes = [jpegs[row] for row in self._rows]
+        self.size = sum(one.numel() for one in self._bytes)
         self._pictures: Sequence[Any] = ()
         self.host_seconds = 0.0  # that the decoder's call took
 

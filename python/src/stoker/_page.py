@@ -4,7 +4,7 @@ The engine's internal/base/stats/layout.go defines the layout, the rules for rea
 module repeats the numbers, and testdata/stats checks both languages against the same bytes.
 
     Page    the memfd, written by this process only
-    Entry   a loader in it, with its only stage, wait
+    Entry   a loader in it, with its stages: wait and, if it uses a device, copies, transforms and decoding there
     read    decodes a page, of any process and version
 
 Words are stored and loaded through a memoryview of 8-byte integers, which copies each as a whole; struct would go byte
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 NAME = "stoker-stats"
 MAGIC = int.from_bytes(b"STKSTAT1", "little")
-VERSION = 2
+VERSION = 3
 ROLE_ENGINE, ROLE_CLIENT = 1, 2
 WORD = 8
 
@@ -47,16 +47,17 @@ L_SEQ, L_STATE, L_ID, L_OPENED, L_LANES, L_STAGES = range(6)
 L_JPEG = 32
 (
     S_KIND, S_BUSY, S_INPUT, S_OUTPUT, S_CPU, S_CPU_ITEMS, S_ITEMS, S_BYTES, S_QUEUE, S_QUEUED, S_QUEUES, S_TIMED,
-) = range(12)  # fmt: skip
+    S_WAITED,
+) = range(13)  # fmt: skip
 S_NAME, S_BUCKETS = 16, 24
 P_SEQ = 0
 SPAN = ("loader", "epoch", "step", "steps", "begun", "filled", "delivered", "asked", "got", "rows")  # from word 1 on
 
 WAYS = ("own", "libjpeg", "go")
-KINDS = ("", "read", "decode", "transform", "batch", "deliver", "wait", "plan", "python")
+KINDS = ("", "read", "decode", "transform", "batch", "deliver", "wait", "plan", "python", "device")
 WORKERS = ("free", "lane", "reader")
 STATES = ("idle", "busy", "blocked on input", "blocked on output")
-KIND_WAIT = KINDS.index("wait")
+KIND_WAIT, KIND_DEVICE = KINDS.index("wait"), KINDS.index("device")
 
 FIRST_OCTAVE, OCTAVES = 9, 28
 BUCKETS = 4 * OCTAVES + 2
@@ -103,7 +104,7 @@ class Room(NamedTuple):
 
     workers: int = 0
     loaders: int = 16
-    stages: int = 1
+    stages: int = 4
     spans: int = 256
 
     @property
@@ -181,13 +182,19 @@ class Entry:
         for at in range(base + 1, base + size):
             if at != base + L_SEQ2:
                 words[at] = 0
-        words[self._stage + S_KIND] = KIND_WAIT
-        for number, value in enumerate(struct.unpack("<8q", b"wait".ljust(NAME_WORDS * WORD, b"\0"))):
-            words[self._stage + S_NAME + number] = value
         words[base + L_OPENED] = now
-        words[base + L_STAGES] = 1
+        self._added("wait", KIND_WAIT)
         words[base + L_STATE] = _OPEN
         words[base + L_SEQ] += 1
+
+    def _added(self, name: str, kind: int) -> None:
+        """One more stage, within a change of the row."""
+        words, number = self._words, self._words[self._base + L_STAGES]
+        at = self._stage + number * (words[H_STAGE_BYTES] // WORD)
+        words[at + S_KIND] = kind
+        for part, value in enumerate(struct.unpack("<8q", name.encode().ljust(NAME_WORDS * WORD, b"\0"))):
+            words[at + S_NAME + part] = value
+        words[self._base + L_STAGES] = number + 1
 
     def known(self, loader: int, lanes: int) -> None:
         """The engine's number of the loader; it changes with the engine."""
@@ -206,6 +213,38 @@ class Entry:
         words[at + S_BYTES] += nbytes
         for ns in took:
             words[buckets + bucket(ns)] += 1
+
+    def device(self, works: Sequence[tuple[str, int, int, int, int, int, int]], asked: int) -> None:
+        """Adds to the stages of work on a device, in their order: name, items, bytes, nanoseconds busy and waited for,
+        and the queue, now and summed over the times that the loop asked."""
+        words, base = self._words, self._base
+        size = words[H_STAGE_BYTES] // WORD
+        if words[H_STAGE_COUNT] <= len(works):
+            return  # there is no room
+        if words[base + L_STAGES] == 1:
+            words[base + L_SEQ] += 1
+            for name, *_ in works:
+                self._added(name, KIND_DEVICE)
+            words[base + L_SEQ] += 1
+        for number, (_, items, nbytes, busy, waited, queue, queued) in enumerate(works, 1):
+            at = self._stage + number * size
+            words[at + S_BUSY] += busy
+            words[at + S_WAITED] += waited
+            words[at + S_ITEMS] += items
+            words[at + S_BYTES] += nbytes
+            if items:
+                words[self._buckets + number * size + bucket(busy // items)] += items
+            self._queue(at, queue, queued, asked)
+
+    def ahead(self, ready: int, summed: int, asked: int) -> None:
+        """Batches on the device, or on their way, when the loop asked: now, and summed over the times that it did."""
+        self._queue(self._stage, ready, summed, asked)
+
+    def _queue(self, at: int, now: int, summed: int, times: int) -> None:
+        words = self._words
+        words[at + S_QUEUE] = now
+        words[at + S_QUEUED] += summed
+        words[at + S_QUEUES] += times
 
     def progress(self, now: int, epoch: int, step: int, samples: int, batches: int, bad: int, first: int) -> None:
         """How far the loop is; ``first`` is the duration of a pass's first batch, 0 if none of these was one."""
@@ -357,6 +396,8 @@ def _loaders(words: Any, head: list[int], now: int) -> list[dict[str, Any]]:
             kind = KINDS[stage[S_KIND]] if 0 < stage[S_KIND] < len(KINDS) else ""
             if kind == "transform":
                 loader["transforms"].append(_stage(stage, buckets, count))
+            elif kind == "device":
+                loader.setdefault("device", []).append(_stage(stage, buckets, count))
             elif kind:
                 loader[kind] = _stage(stage, buckets, count)
         loader |= {
@@ -391,11 +432,13 @@ def _stage(row: list[int], buckets: int, count: int) -> dict[str, Any]:
     if row[S_CPU_ITEMS] > 0:
         cpu = row[S_CPU] / 1e9 * max(row[S_ITEMS], row[S_CPU_ITEMS]) / row[S_CPU_ITEMS]
     counts = row[buckets : buckets + min(count, BUCKETS)]
+    waited = {"waited_s": row[S_WAITED] / 1e9} if row[S_WAITED] else {}
     return {
         "name": name,
         "busy_s": busy,
         "blocked_in_s": row[S_INPUT] / 1e9,
         "blocked_out_s": row[S_OUTPUT] / 1e9,
+        **waited,
         "cpu_s": cpu,
         "items": row[S_ITEMS],
         "bytes": row[S_BYTES],

@@ -254,15 +254,15 @@ class Plan:
         hidden = self._raw.keys() | self._numbers
         return any(run is at[0] for number, at in self._at.items() if number not in hidden)
 
-    def decode(self) -> tuple[int, float]:
-        """Begins to decode the pictures of the batches there. Returns how many there are, and the seconds that the
-        decoder took here. Called where the runs are copied; raises Undecodable."""
-        count, seconds = 0, 0.0
+    def decode(self) -> tuple[int, int, float]:
+        """Begins to decode the pictures of the batches there. Returns how many there are, their bytes, and the seconds
+        that the decoder took here. Called where the runs are copied; raises Undecodable."""
+        count, size, seconds = 0, 0, 0.0
         for result in self.results:
             if isinstance(result, Result) and (sent := result.sent) is not None:
                 self._port.reads(sent.decode(self._port.device))
-                count, seconds = count + len(sent), seconds + sent.host_seconds
-        return count, seconds
+                count, size, seconds = count + len(sent), size + sent.size, seconds + sent.host_seconds
+        return count, size, seconds
 
     def compute(self, floats: Floats) -> None:
         """Makes what is left of what was copied. Called where the runs are copied."""

@@ -18,11 +18,12 @@ from time import monotonic_ns
 from typing import Any
 
 from . import _gpu, _page
-from ._counts import Counts
+from ._counts import Counts, Work
 from ._errors import many
 
 LINE_NS = 60_000_000_000  # seconds between two log lines while a pass runs
 FLUSH_NS = 5_000_000  # quick batches are put into the page together: people look at it
+DEVICE_NS = 50_000_000  # what a device did is put there more rarely: it is many numbers
 IMPORT_NS = 50_000_000  # importing torch or JAX for longer than this: the line says so
 NOTICEABLE = 0.05  # share of JPEGs decoded by a decoder other than ours: the line says so
 
@@ -66,6 +67,8 @@ class Meter:
         self._seat = _Seat()
         weakref.finalize(self, _Seat.leave, self._seat).atexit = False
         self._known = (0, 0)
+        self._put = self.copied.mark(), self.copied.works()  # what the page has of the device
+        self._put_at = 0
         self._tallies: weakref.WeakSet[Tally] = weakref.WeakSet()
         self._lined = 0
         self._mark: Mark | None = None
@@ -85,6 +88,7 @@ class Meter:
         seat = self._seat
         if seat.mine() is None:
             seat.page, seat.entry = page, page.entry(monotonic_ns())
+            self._put = self.copied.mark(), self.copied.works()
         if seat.entry is not None:
             seat.entry.known(*self._known)
 
@@ -145,14 +149,28 @@ class Meter:
             entry.known(*self._known)
         asked, got, _, rows, tally.epoch, step = taken[-1]
         entry.wait(busy, waited, away, len(taken), 0, took)
+        if got - self._put_at >= DEVICE_NS:
+            self._put_device(entry, got)
         entry.progress(got, tally.epoch, step, self.samples, self.batches, self.bad, first)
         steps = sum(1 for one in taken if one[4] == tally.epoch)  # a pass may continue from one epoch into the next
         entry.span(tally.epoch, step - steps + 1, steps, taken[-steps][0], got, rows)
+
+    def _put_device(self, entry: _page.Entry | None, now: int = 0) -> None:
+        """Puts into the page what was done on the device since the last call."""
+        if entry is None or not self.copied.device:
+            return
+        self._put_at = now
+        sums, works = self.copied.mark(), self.copied.works()
+        (before, were), self._put = self._put, (sums, works)
+        asked = sums.asked - before.asked
+        entry.ahead(self.copied.ready, sums.ahead - before.ahead, asked)
+        entry.device([_since(now, then) for now, then in zip(works, were, strict=True)], asked)
 
     def close(self) -> None:
         """The loader is closed."""
         self.flush()
         with self._lock:
+            self._put_device(self._seat.mine())  # what has ended since the last batch
             self._seat.leave()
 
     def after_fork(self) -> None:
@@ -190,7 +208,10 @@ class Meter:
                 wait = entry.wait_stage()
                 client |= {"p50_s": wait["p50_s"], "p99_s": wait["p99_s"]}
         engine = self._ask(None, client["wait_share"] if self.batches else None)
-        return {**engine, "client": client, "gpu": _gpu_watch.told(), "device": self.copied.told()}
+        rates = engine.get("rates", {})
+        if rates.get("limiting") == "training loop" and self.copied.limits(None, all_ns / 1e9):
+            rates["limiting"] = "device"
+        return {**engine, "client": client, "gpu": _gpu_watch.told(), "device": self.copied.told(all_ns / 1e9)}
 
     # Log lines.
 
@@ -205,6 +226,8 @@ class Meter:
     def ended(self, tally: Tally, epoch: int) -> None:
         """A pass has ended normally."""
         self.settle(tally)
+        with self._lock:
+            self._put_device(self._seat.mine())
         if tally.mark is not None and _logger.isEnabledFor(logging.INFO):
             self._line(f"epoch {epoch} ended", tally, tally.mark, monotonic_ns())
 
@@ -223,12 +246,15 @@ class Meter:
         share = waited / max(waited + away, 1)
         engine = self._ask(mark.engine, share).get("rates", {})
         gpu = _gpu_watch.between(mark.gpu, after.gpu)
+        limiting, seconds = engine.get("limiting") or "nothing yet", (waited + away) / 1e9
+        if limiting == "training loop" and self.copied.limits(mark.copied, seconds):
+            limiting = "device"
         jpeg = engine.get("jpeg", {})
         others = sum(jpeg.values()) - jpeg.get("own", 0)
         parts = [
             f"{(after.samples - mark.samples) / max((now - mark.at) / 1e9, 1e-9):,.0f} samples/s",
             f"wait {100 * share:.0f} %",
-            f"limited by {engine.get('limiting') or 'nothing yet'}",
+            f"limited by {limiting}",
             f"queue {engine.get('queue_mean', 0.0):.1f}",
             f"first batch after {tally.first / 1e9:.2f} s" + _import(tally),
         ]
@@ -236,10 +262,16 @@ class Meter:
             by = "libjpeg" if jpeg.get("libjpeg") else "Go"
             parts.append(f"{100 * others / sum(jpeg.values()):.0f} % of JPEGs by {by}")
         parts += _asked(engine.get("sources", {}))
-        parts += self.copied.line(mark.copied)
+        parts += self.copied.line(mark.copied, seconds)
         if gpu is not None:
             parts.append(f"GPU {100 * gpu:.0f} %")
         _logger.info("%s: %s", what, ", ".join(parts))
+
+
+def _since(now: Work, then: Work) -> tuple[str, int, int, int, int, int, int]:
+    """What was done between two moments, as a page counts it."""
+    busy, waited = round(1e9 * (now.busy - then.busy)), round(1e9 * (now.waited - then.waited))
+    return (now.name, now.items - then.items, now.bytes - then.bytes, busy, waited, now.queue, now.queued - then.queued)
 
 
 def _asked(sources: dict[str, dict[str, int]]) -> list[str]:

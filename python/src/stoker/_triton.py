@@ -1,4 +1,4 @@
-"""The floats of pictures in one kernel. Imported only where floats are made; nothing else but _triton_rows imports Triton.
+"""The floats of pictures in one kernel. Imported only where floats are made, as _triton_rows is for decoded pictures.
 
 The operations of a Left (_fused.coded) are done to each byte in registers, so memory is read once and written once,
 whatever they are. Every result is rounded by itself: nothing is fused (OPTIONS), and quotients are rounded to the

@@ -696,3 +696,103 @@ def _nothing_is_left() -> Iterator[None]:
     for copies in _device._devices.values():
         assert copies._flights == []
         assert copies._lost == []
+
+
+def test_how_long_the_loop_waits_for_copies(arrays: Path) -> None:
+    """A loop with nothing to do waits for every copy, and says so; one that is busy waits for few."""
+    told = {}
+    for name, milliseconds in (("idle", 0.0), ("busy", 20.0)):
+        with loader(arrays) as batches:
+            list(batches)  # slots are pinned, and memory is there
+            torch.cuda.synchronize()
+            _device.settle()
+            before = batches.stats()["device"]
+            for batch in batches:
+                if milliseconds:
+                    busy(milliseconds)
+                batch[0].sum().item()  # waits, so that a step has an end
+            _device.settle()
+            after = batches.stats()["device"]
+        was, now = before["stages"][0], after["stages"][0]
+        told[name] = {key: now[key] - was[key] for key in ("items", "bytes", "busy_s", "waited_s")}
+    print("device:", json.dumps(told))
+    for one in told.values():
+        assert one["items"] > 0
+        assert one["busy_s"] > 0
+        assert 0 <= one["waited_s"] < 1.0
+    # A step of milliseconds hides a copy of less.
+    assert told["busy"]["waited_s"] <= told["busy"]["busy_s"]
+
+
+PAGEABLE = """
+    import sys, time
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    PIN, SECONDS = sys.argv[1] == "pinned", float(sys.argv[2])
+
+    class Pictures(Dataset):
+        def __len__(self):
+            return 1 << 20
+        def __getitem__(self, i):
+            return torch.full((3, 224, 224), float(i % 256))
+
+    def step(cycles):
+        torch.cuda._sleep(cycles)  # the model
+
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    step(1000)
+    begin.record()
+    step(10_000_000)
+    end.record()
+    torch.cuda.synchronize()
+    cycles = int(10_000_000 * 4.0 / begin.elapsed_time(end))  # of 4 ms
+
+    loader = DataLoader(Pictures(), 32, num_workers=8, pin_memory=PIN)
+    batches, since = 0, None
+    first = time.monotonic()
+    for images in loader:
+        images = images.to("cuda", non_blocking=PIN)
+        step(cycles)
+        images[0, 0, 0, 0].item()
+        now = time.monotonic()
+        if since is None and now - first > SECONDS / 3:
+            batches, since = 0, now
+        batches += 1
+        if now - first > SECONDS:
+            break
+    print("rate", (batches - 1) / (now - since), flush=True)
+"""
+
+
+def test_the_doctor_names_pageable_copies(tmp_path: Path, record_property: Any) -> None:
+    """A script with pageable copies, unchanged under the doctor; what it predicts against what pinning brings."""
+    from stoker import _process
+
+    (tmp_path / "train.py").write_text(textwrap.dedent(PAGEABLE))
+    train = [sys.executable, "train.py"]
+
+    def run(*command: str) -> str:
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    report = json.loads(run(str(_process.find()), "doctor", "--json", "--stop", "--", *train, "pageable", "100"))
+    rates = {how: float(run(*train, how, "6").split()[-1]) for how in ("pageable", "pinned")}
+    verdict, (loop, *_) = report["verdict"], report["evidence"]["loops"]
+    gain = rates["pinned"] / rates["pageable"]
+    told = {
+        "verdict": verdict["name"],
+        "found": [one["name"] for one in report["findings"]],
+        "copy_s": loop.get("pageable_copy_s", {}).get("value"),
+        "predicted": verdict.get("speedup"),
+        "gained": gain,
+        **rates,
+    }
+    print("doctor:", json.dumps(told))
+    record_property("doctor", told)
+    assert told["verdict"] == "pageable transfer"
+    assert "not pinned" in told["found"]
+    assert "CUDA before fork" not in told["found"]  # it is, and no worker uses it
+    assert gain > 1.1
+    assert abs(told["predicted"] - gain) <= 0.35 * gain

@@ -155,6 +155,8 @@ type Loop struct {
 	// paged out; the step has them in it.
 	Pageable Figure `json:"pageable_copy_s,omitzero"`
 
+	Device Device `json:"device,omitzero"`
+
 	BatchBytes  Figure `json:"batch_bytes,omitzero"`
 	SampleBytes Figure `json:"sample_bytes,omitzero"`
 	Padding     Figure `json:"padding_share,omitzero"`
@@ -164,6 +166,23 @@ type Loop struct {
 	// and the batches that were ready (-1: not known).
 	Recent [][3]float64 `json:"recent,omitempty"`
 }
+
+// Device is what a loader of stoker has a device do: seconds a batch by the device's own
+// events, as the page of its client has them.
+type Device struct {
+	Copies     Figure `json:"copies_s,omitzero"`
+	Transforms Figure `json:"transforms_s,omitzero"`
+	Decoding   Figure `json:"decoding_s,omitzero"`
+	Waited     Figure `json:"waited_s,omitzero"` // the loop's stream waited until that was done
+	Bytes      Figure `json:"bytes,omitzero"`    // copied, a batch
+	Rate       Figure `json:"bytes_per_second,omitzero"`
+}
+
+// Busy is the seconds of a batch that all of it takes.
+func (d Device) Busy() float64 { return d.Copies.Value + d.Transforms.Value + d.Decoding.Value }
+
+// IsZero says that it has none, or none that was seen.
+func (d Device) IsZero() bool { return !d.Copies.Known() }
 
 // Settings are a loader's own words, as the script wrote them.
 type Settings struct {
@@ -201,9 +220,10 @@ type Settings struct {
 	SetEpoch      *bool    `json:"set_epoch,omitempty"`
 	OrderRepeated *bool    `json:"order_repeated,omitempty"`
 	Pinned        *bool    `json:"pinned,omitempty"`
-	NonBlocking   int      `json:"non_blocking,omitempty"` // copies to a device with it
-	Blocking      int      `json:"blocking,omitempty"`     // and without
-	CUDAFirst     bool     `json:"cuda_before_fork,omitempty"`
+	NonBlocking   int      `json:"non_blocking,omitempty"`      // copies to a device with it
+	Blocking      int      `json:"blocking,omitempty"`          // and without
+	CUDAFirst     bool     `json:"cuda_before_fork,omitempty"`  // and the workers would use it
+	OnDevice      []string `json:"dataset_on_device,omitempty"` // what of the dataset is on a device
 }
 
 // Cost is what making batches takes, a mean over the workers that made them, or

@@ -211,7 +211,7 @@ func settingsOf(l *loaderLine, end line) evidence.Settings {
 		Pin: l.Pin, Persistent: l.Persistent, DropLast: l.DropLast, Sampler: l.Sampler, Shuffled: l.Shuffled, Collate: l.Collate,
 		Context: l.Context, Init: l.Init, Shape: l.Shape, Transforms: l.Transforms, Pickled: maybe(l.DatasetBytes), Stateful: l.Stateful, Handles: l.Handles,
 		Stores: l.Stores, SetEpoch: l.SetEpoch, OrderRepeated: l.OrderRepeated, Pinned: l.Pinned,
-		Made: l.Made, NonBlocking: l.NonBlocking["true"], Blocking: l.NonBlocking["false"], CUDAFirst: end.CUDABefore,
+		Made: l.Made, NonBlocking: l.NonBlocking["true"], Blocking: l.NonBlocking["false"], CUDAFirst: end.CUDABefore || len(l.OnDevice) > 0, OnDevice: l.OnDevice,
 	}
 	if l.BatchSize != nil {
 		s.BatchSize = *l.BatchSize

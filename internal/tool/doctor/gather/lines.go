@@ -69,6 +69,7 @@ type loaderLine struct {
 	DatasetBytes  *float64       `json:"dataset_bytes"`
 	Stateful      []string       `json:"stateful"`
 	Handles       []string       `json:"handles"`
+	OnDevice      []string       `json:"on_device"`
 	SetEpoch      *bool          `json:"set_epoch"`
 	OrderRepeated *bool          `json:"order_repeated"`
 	Transforms    []string       `json:"transforms"`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
+	"github.com/stoker-data/stoker/internal/tool/doctor/system"
 )
 
 // LoopOfPage is the loop over a loader of stoker between two looks at its
@@ -31,7 +32,32 @@ func LoopOfPage(a, b stats.Snapshot) evidence.Loop {
 	samples := float64(b.Samples - a.Samples)
 	l.Settings.BatchSize = int(math.Round(samples / n))
 	l.Cost = costOfPage(a, b, samples, n)
+	l.Device = deviceOfPage(a, b, n)
 	return l
+}
+
+// deviceOfPage is what a batch takes on a device; nothing if its client uses none.
+func deviceOfPage(a, b stats.Snapshot, batches float64) (d evidence.Device) {
+	figures := [...]*evidence.Figure{&d.Copies, &d.Transforms, &d.Decoding}
+	if len(b.Device) != len(figures) {
+		return d
+	}
+	waited := 0.0
+	for i, s := range b.Device {
+		var before stats.StageSnapshot
+		if i < len(a.Device) {
+			before = a.Device[i]
+		}
+		*figures[i] = evidence.Measured((s.BusySeconds-before.BusySeconds)/batches, evidence.FromPage)
+		waited += s.WaitedSeconds - before.WaitedSeconds
+		if i == 0 {
+			bytes := float64(s.Bytes - before.Bytes)
+			d.Bytes = evidence.Measured(bytes/batches, evidence.FromPage)
+			d.Rate = evidence.Ratio(bytes, s.BusySeconds-before.BusySeconds, evidence.FromPage)
+		}
+	}
+	d.Waited = evidence.Measured(waited/batches, evidence.FromPage)
+	return d
 }
 
 // copied is seconds of a sample in which nothing can be decoded: what lanes do then is to
@@ -101,10 +127,12 @@ func costOfPage(a, b stats.Snapshot, samples, batches float64) (c evidence.Cost)
 // Pages are the statistics of the loaders of stoker in some processes, as they
 // were first seen and as they are now.
 type Pages struct {
-	open   map[int]*stats.Reader
-	none   map[int]bool // processes that were asked
-	First  map[pageKey]stats.Snapshot
-	Latest map[pageKey]stats.Snapshot
+	open    map[int]*stats.Reader // of engines
+	clients map[int]*stats.Reader
+	parents map[int]int  // of engines: their clients
+	none    map[int]bool // processes that were asked
+	First   map[pageKey]stats.Snapshot
+	Latest  map[pageKey]stats.Snapshot
 }
 
 type pageKey struct {
@@ -113,28 +141,35 @@ type pageKey struct {
 }
 
 func NewPages() *Pages {
-	return &Pages{open: map[int]*stats.Reader{}, none: map[int]bool{}, First: map[pageKey]stats.Snapshot{}, Latest: map[pageKey]stats.Snapshot{}}
+	return &Pages{open: map[int]*stats.Reader{}, clients: map[int]*stats.Reader{}, parents: map[int]int{}, none: map[int]bool{}, First: map[pageKey]stats.Snapshot{}, Latest: map[pageKey]stats.Snapshot{}}
 }
 
-// Look reads the engines' pages among some processes. A process that has none is
-// asked again, since it may yet start one, as long as again is true.
+// Look reads the pages among some processes: those of engines, and of their clients what
+// only these know, the work on a device. A process that has none is asked again, since it
+// may yet start one, as long as again is true.
 func (p *Pages) Look(pids []int, again bool) {
 	for _, pid := range pids {
-		if p.open[pid] != nil || p.none[pid] && !again {
+		if p.open[pid] != nil || p.clients[pid] != nil || p.none[pid] && !again {
 			continue
 		}
 		r, err := stats.Open(pid)
-		if err != nil || r.Header().Role != stats.RoleEngine {
+		if err != nil {
 			p.none[pid] = true
-			if r != nil {
-				_ = r.Close()
-			}
+			continue
+		}
+		if r.Header().Role == stats.RoleClient {
+			p.clients[pid] = r
 			continue
 		}
 		p.open[pid] = r
+		if s, ok := system.Sight("/", pid, 0); ok {
+			p.parents[pid] = s.Parent
+		}
 	}
 	for pid, r := range p.open {
+		devices := p.devices(p.parents[pid])
 		for _, s := range r.Loaders() {
+			s.Device = devices[s.Loader]
 			key := pageKey{pid, s.Loader}
 			if first, seen := p.First[key]; !seen || first.Batches <= int64(first.Lanes) && s.Batches != first.Batches {
 				p.First[key] = s // until every lane has given something: before that the queue is filled
@@ -142,6 +177,22 @@ func (p *Pages) Look(pids []int, again bool) {
 			p.Latest[key] = s
 		}
 	}
+}
+
+// devices are the stages of work on a device of a client's loaders, by their number in the
+// engine.
+func (p *Pages) devices(client int) map[int64][]stats.StageSnapshot {
+	r := p.clients[client]
+	if r == nil {
+		return nil
+	}
+	out := map[int64][]stats.StageSnapshot{}
+	for _, s := range r.Loaders() {
+		if len(s.Device) > 0 {
+			out[s.Loader] = s.Device
+		}
+	}
+	return out
 }
 
 // Loops are the loops over them; where has the line that made a loader, by the PID of its
@@ -194,7 +245,9 @@ func stepsOf(spans []stats.Span, loader int64) (out [][3]float64) {
 }
 
 func (p *Pages) Close() {
-	for _, r := range p.open {
-		_ = r.Close()
+	for _, pages := range [...]map[int]*stats.Reader{p.open, p.clients} {
+		for _, r := range pages {
+			_ = r.Close()
+		}
 	}
 }

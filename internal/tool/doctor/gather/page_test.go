@@ -94,6 +94,9 @@ func TestPages(t *testing.T) {
 	defer p.Close()
 	pids := []int{os.Getpid(), 1 << 30}
 	p.Look(pids, true)
+	if p.parents[os.Getpid()] != os.Getppid() {
+		t.Errorf("the engine's client is process %d, and not the one that started it, %d", p.parents[os.Getpid()], os.Getppid())
+	}
 	nowhere := func(int, int64) string { return "" }
 	if len(p.Loops(nowhere)) != 0 {
 		t.Errorf("no batch came, and there are %d loops", len(p.Loops(nowhere)))

@@ -544,7 +544,6 @@ def _become_worker(process, info) -> None:
     process.worker.eager = _eager
     process.worker.next_timed = 0.0 if _eager else monotonic() + LATER
     process.stages = [process.worker]
-    process.cuda_before_fork = bool(getattr(sys.modules.get("torch.cuda"), "_is_in_bad_fork", bool)())
     # A forked worker ends in os._exit, which runs multiprocessing's finalizers and not atexit's.
     sys.modules["multiprocessing.util"].Finalize(None, _last, exitpriority=1000)
 

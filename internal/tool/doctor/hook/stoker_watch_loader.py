@@ -72,6 +72,7 @@ class Loader:
         self.stage = None
         self.dataset_bytes: int | None = None
         self.handles: list = []
+        self.on_device: list = []  # what of the dataset is on a device when workers start
         self.stores: list = []  # what the dataset reads from, by the types of its attributes
         self.facts = facts
         workers = self.facts["workers"]
@@ -87,7 +88,10 @@ class Loader:
                 self.handles = [*self.handles, *(h for h in look.handles(loader.dataset) if h not in self.handles)]
             except Exception as error:
                 trouble(error)
-            core.process.cuda_before_fork |= look.cuda() and self.context in (None, "fork")
+            try:
+                self.on_device = look.on_device(loader.dataset) if look.cuda() else []
+            except Exception as error:
+                trouble(error)
         sampler = _epoch_sampler(loader)
         if sampler is not None:
             number = sampler.__dict__.get("epoch")
@@ -155,6 +159,7 @@ class Loader:
             "dataset_bytes": self.dataset_bytes,
             "stateful": list(self.stage.stateful) if self.stage is not None else [],
             "handles": self.handles,
+            "on_device": self.on_device,
             "stores": self.stores,
             "set_epoch": self.set_epoch,
             "order_repeated": self.repeated,

@@ -174,6 +174,35 @@ def handles(dataset: object, depth: int = 2) -> list:
     return found
 
 
+def on_device(dataset: object, depth: int = 2) -> list:
+    """Names of the attributes whose tensors or modules are on a CUDA device: its forked workers cannot use them."""
+    found: list = []
+    for name, value in attributes(dataset).items():
+        if _is_dataset(value):
+            found.extend(f"{name}.{inner}" for inner in (on_device(value, depth - 1) if depth else ()))
+            continue
+        items = [value]
+        if type(value) in (list, tuple):
+            items = list(value[:16])
+        elif type(value) is dict:
+            items = list(islice(value.values(), 16))
+        if any(map(_on_device, items)):
+            found.append(name)
+    return found[:8]
+
+
+def _on_device(item: object) -> bool:
+    """Of a module, its first parameter or buffer speaks for all of it."""
+    modules = sys.modules.get("torch.nn.modules.module")
+    for _ in range(8):  # of modules that are inside each other
+        if modules is None or not isinstance(item, modules.Module):
+            break
+        inside = item.__dict__
+        own = [x for kind in ("_parameters", "_buffers") for x in inside.get(kind, {}).values() if x is not None]
+        item = own[0] if own else next(iter(inside.get("_modules", {}).values()), None)
+    return isinstance(item, _tensor_type()) and item.device.type == "cuda"
+
+
 def _is_dataset(item: object) -> bool:
     data = sys.modules.get("torch.utils.data")
     return data is not None and isinstance(item, (data.Dataset, data.IterableDataset))

@@ -4,16 +4,18 @@ Tensor.to and .cuda are dressed between a batch and the next call of __next__ an
 are the one place where a frame of the hook may show in a traceback: what is asked is how they are called.
 
 A copy out of memory that can be paged out is over when the call is, but the call waits for what the device does before
-it, too. So of one batch in some the device is waited for first: what the calls take then is the copies.
+it, too. So of one batch in some the copies are put between two events of the stream that they are on: the device's own
+time from one to the other is the copy, and nobody waits for it. It is asked for when a later batch comes.
 """
 
 import sys
-from time import perf_counter
+from collections import deque
 
 import stoker_watch_look as look
 
 MOVES = 64  # batches that are watched
 TIMED = 4  # one in so many is timed; the first ones begin with CUDA
+PENDING = 64  # copies whose time is not known yet; of more, the first are not counted
 
 _moving: list = []
 
@@ -24,8 +26,23 @@ class Moves:
     def __init__(self) -> None:
         self.watched = 0
         self.blocking = {"true": 0, "false": 0}  # calls by non_blocking
-        self.batches = 0  # that were timed
+        self.pending: deque = deque(maxlen=PENDING)  # events before and after a copy, and the number of its batch
+        self.batches = 0  # whose copies were timed
+        self.last = 0  # number of the last of them
         self.seconds = 0.0
+
+    def settle(self, torch) -> None:
+        """Counts the copies that are over by now."""
+        try:
+            if not self.pending or torch.cuda.is_current_stream_capturing():
+                return
+            while self.pending and self.pending[0][1].query():
+                begin, end, number = self.pending.popleft()
+                self.seconds += begin.elapsed_time(end) / 1e3
+                self.batches += number != self.last
+                self.last = number
+        except Exception:  # of the device: it is the script's to meet
+            self.pending.clear()
 
     def report(self) -> dict:
         timed = {"batches": self.batches, "seconds": self.seconds} if self.batches else None
@@ -37,26 +54,30 @@ def watch(moves: Moves, data: object) -> None:
     torch = sys.modules["torch"]
     tensor = torch.Tensor
     wanted = {id(leaf) for _, leaf in look.leaves(data)}
+    moves.settle(torch)
     moves.watched += 1
-    timed = moves.watched > TIMED and moves.watched % TIMED == 0
-    counted = False
+    number = moves.watched
+    timed = number > TIMED and number % TIMED == 0
+    inside = False  # torch may call a dressed method again, by its name
 
     def mover(name: str):
         original = getattr(tensor, name)
 
         def moved(self, *args, **options):
-            nonlocal counted
-            if id(self) in wanted and self.device.type == "cpu":
+            nonlocal inside
+            if not inside and id(self) in wanted and self.device.type == "cpu":
                 target = str(args[0] if args else options.get("device", "cuda" if name == "cuda" else ""))
                 if name == "cuda" or target.startswith("cuda") or target.isdigit():
                     moves.blocking["true" if options.get("non_blocking") or True in args[1:] else "false"] += 1
-                    if timed and not self.is_pinned() and _idle(torch):
-                        begin = perf_counter()
+                    begin = _mark(torch, target) if timed and not self.is_pinned() else None
+                    inside = True
+                    try:
                         copy = original(self, *args, **options)
-                        moves.seconds += perf_counter() - begin
-                        moves.batches += not counted
-                        counted = True
-                        return copy
+                    finally:
+                        inside = False
+                    if begin is not None and (end := _mark(torch, target)) is not None:
+                        moves.pending.append((begin, end, number))
+                    return copy
             return original(self, *args, **options)
 
         return moved
@@ -67,15 +88,16 @@ def watch(moves: Moves, data: object) -> None:
             _moving.append((tensor, name))
 
 
-def _idle(torch) -> bool:
-    """Waits until the device has done what it was told; False where that must not be."""
+def _mark(torch, target: str) -> object:
+    """An event on the stream that copies to a device are on; None where none must be recorded."""
     try:
         if torch.cuda.is_current_stream_capturing():
-            return False
-        torch.cuda.current_stream().synchronize()
-        return True
+            return None
+        digits = target.removeprefix("cuda").removeprefix(":")
+        stream = torch.cuda.current_stream(int(digits) if digits.isdigit() else None)
+        return stream.record_event(torch.cuda.Event(enable_timing=True))
     except Exception:  # whatever it is, it is the script's to meet
-        return False
+        return None
 
 
 def end() -> None:

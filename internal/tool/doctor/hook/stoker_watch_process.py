@@ -33,6 +33,7 @@ SAMPLING = ((3.0, 0.05), (20.0, 0.1))
 PULSE = 0.25  # later, and where nothing is fetched
 INTERVAL = 0.5  # s between lines in the first seconds, then a fiftieth of the age, so that a day gives some hundred
 INTERVAL_MAX = 30.0
+FORKED = "Cannot re-initialize CUDA in forked subprocess"  # torch's words, of a worker that it happened to
 STILL = 2.0  # s without a batch, while one is awaited, after which a line says so
 
 
@@ -313,6 +314,9 @@ class Process:
             self.pulse.stop()
             last = getattr(sys, "last_type", None)
             self.exit = "ok" if last is None else f"exception {last.__name__}"
+            said = getattr(sys, "last_value", None)
+            if type(said) is RuntimeError and said.args and FORKED in str(said.args[0]):
+                self.cuda_before_fork = True
             self.write()
         except BaseException:  # of a signal handler: the interpreter would print it, and nothing comes after
             pass
@@ -365,11 +369,15 @@ def _after_fork() -> None:
         process.pulse.start()
 
 
+_parents: list = []  # in a forked child: what its parent knew, among it events of CUDA, which end in no child
+
+
 def _in_child() -> None:
     global process
     try:
         if process.paused:  # the thread that would end the pause was not forked
             gc.enable()
+        _parents.append(process)
         process = Process(process.folder, "child")
         for module in ("fetch", "loader"):
             part = sys.modules.get(f"stoker_watch_{module}")

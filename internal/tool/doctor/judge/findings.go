@@ -186,8 +186,11 @@ func threadsInWorkers(v *view) (string, string, Change, bool) {
 
 func cudaFirst(v *view) (string, string, Change, bool) {
 	s := v.Loop.Settings
-	return "CUDA was in use before workers were forked; a forked process cannot use it.", evidence.FromHook,
-		Change{v.loader(`multiprocessing_context="spawn"`), "or make the loader's iterator before the first use of CUDA"},
+	what, or := "CUDA was in use before workers were forked, and one of them used it; a forked process cannot.", "or leave the device to the training process: workers return what is on the host"
+	if len(s.OnDevice) > 0 {
+		what, or = fmt.Sprintf("The dataset has %s on the device, and its workers are forked; a forked process cannot use CUDA.", strings.Join(s.OnDevice, ", ")), "or keep in the dataset what is on the host, and move it in the loop"
+	}
+	return what, evidence.FromHook, Change{v.loader(`multiprocessing_context="spawn"`), or},
 		s.CUDAFirst && s.Workers > 0 && s.Context == "fork"
 }
 

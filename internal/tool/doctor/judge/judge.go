@@ -35,6 +35,7 @@ const (
 	Pressure     = "memory pressure"
 	Imbalance    = "imbalance of ranks on this machine"
 	Paged        = "pageable transfer"
+	ForDevice    = "copies to the device"
 	Misset       = "misconfigured"
 	Insufficient = "insufficient evidence"
 )

@@ -75,7 +75,7 @@ var (
 // costliest part of a sample has to become cheaper.
 func rules() []rule {
 	return []rule{
-		ranksDiffer, starves, copiedTwice, notBound, tooManyStart, startOfEpochs, noMemory, oversubscribed, limited,
+		ranksDiffer, starves, copiedTwice, onDevice, notBound, tooManyStart, startOfEpochs, noMemory, oversubscribed, limited,
 		sampled, contended, repeated, longTail, tooFew, shallow, tooMany, taking, throttled, smallFiles, bandwidth, latency, unprobed, assembly, decoding, transforming, aside, inPython,
 	}
 }

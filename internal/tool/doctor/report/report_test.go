@@ -103,6 +103,8 @@ var cases = []struct {
 	{"ranks", judge.Imbalance, nil},
 	{"ranks-discard", judge.Repeated + ": samples of others", nil},
 	{"pageable", judge.Paged, []string{judge.NotPinned}},
+	{"device-copies", judge.ForDevice, nil},
+	{"device-transforms", judge.ForDevice, nil},
 	{"unexplained", judge.Insufficient, nil},
 	{"disturbed", judge.Insufficient, nil},
 	{"one-lane-disturbed", judge.TooFew, nil},
