@@ -20,19 +20,24 @@ CLIENT = tuple(
         *("_prefetch", "_staging", "_static", "_target"),
     )
 )
-TESTS, BENCH = "python/tests/gpu/test_gpu.py", "bench/gpu.py"
+TESTS = tuple(f"python/tests/gpu/test_gpu{part}.py" for part in ("", "_decode", "_train"))
+BENCH = "bench/gpu.py"
 NEVER = "not run on a GPU yet"
 
 
 def digests(root: Path) -> dict[str, str]:
     """The digest of each source: of the client that deals with a device, of the tests, and of the benchmark."""
-    return {name: hashlib.sha256((root / name).read_bytes()).hexdigest()[:16] for name in (*CLIENT, TESTS, BENCH)}
+    return {name: hashlib.sha256((root / name).read_bytes()).hexdigest()[:16] for name in (*CLIENT, *TESTS, BENCH)}
 
 
-def tests(root: Path) -> list[str]:
-    """The tests of a GPU, in their order."""
-    tree = ast.parse((root / TESTS).read_text(encoding="utf-8"))
-    return [one.name for one in tree.body if isinstance(one, ast.FunctionDef) and one.name.startswith("test_")]
+def tests(root: Path) -> list[tuple[str, str]]:
+    """The tests of a GPU, in their order, each with its file."""
+    found = []
+    for file in TESTS:
+        tree = ast.parse((root / file).read_text(encoding="utf-8"))
+        names = [one.name for one in tree.body if isinstance(one, ast.FunctionDef)]
+        found += [(file, name) for name in names if name.startswith("test_")]
+    return found
 
 
 def lines(root: Path, ran: Mapping[str, Any], measured: Mapping[str, Any], wanted: Iterable[str]) -> list[list[str]]:
@@ -50,12 +55,12 @@ def lines(root: Path, ran: Mapping[str, Any], measured: Mapping[str, Any], wante
     for node, one in ran["tests"].items():
         outcomes.setdefault(node.partition("::")[2].partition("[")[0], []).append(one["outcome"])
     found = []
-    for name in tests(root):
+    for file, name in tests(root):
         label, each = name.removeprefix("test_").replace("_", " "), outcomes.get(name, [])
         if each:
             result = next((one for one in each if one != "passed"), "passed")
             number = f" ({len(each)} cases)" if len(each) > 1 else ""
-            found.append([label, result + number, *where(ran, TESTS)])
+            found.append([label, result + number, *where(ran, file)])
         else:
             found.append([label, NEVER, "", ""])
     for name in wanted:
