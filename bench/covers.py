@@ -16,7 +16,8 @@ from typing import Any
 CLIENT = tuple(
     f"python/src/stoker/{name}.py"
     for name in (
-        *("_cuda", "_device", "_device_jpeg", "_device_mix", "_device_ops", "_device_steps", "_fused", "_jax", "_moved", "_on_device"),
+        *("_cuda", "_device", "_device_jpeg", "_device_mix", "_device_ops", "_device_steps", "_fused", "_jax"),
+        *("_moved", "_on_device"),
         *("_prefetch", "_staging", "_static", "_target"),
     )
 )

@@ -37,7 +37,7 @@ HOW: dict[str, list[Any]] = {"pixel by pixel": [T.RandomCrop(96)], "resized": CR
 
 def smooth(number: int, size: tuple[int, int] = (211, 157)) -> Image.Image:
     """A picture with soft colours of all kinds, another one for every number."""
-    rough = np.random.default_rng(number).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+    rough = np.random.default_rng(number).integers(64, 192, (9, 12, 3), dtype=np.uint8)
     return Image.fromarray(rough).resize(size, Image.Resampling.BICUBIC)
 
 
@@ -177,8 +177,7 @@ def test_steps_after_it(tmp_path: Path, end: str, layout: str) -> None:
     """What follows the decoder is that of other batches."""
     photos = folder(tmp_path, "photographs")
     transform = [*CROP, *([T.ColorJitter(0.2)] if end != "floats" else []), *FLOATS]
-    keywords = {"layout": layout}
-    made = pairs(loader(photos, transform, **keywords), loader(photos, transform, WHERE, **keywords))
+    made = pairs(loader(photos, transform, layout=layout), loader(photos, transform, WHERE, layout=layout))
     for one, other in made:
         assert float((one[0] - other[0].cpu()).abs().mean()) < 0.05
 
@@ -318,7 +317,7 @@ def test_memory_is_flat(tmp_path: Path) -> None:
 
 
 def test_next_to_a_busy_stream(tmp_path: Path) -> None:
-    """Batches that the loop drops at once, while its stream is behind: no memory is used twice."""
+    """Batches that the loop drops at once, while its stream is busy: no memory is used twice."""
     photos = folder(tmp_path, "photographs")
     with loader(photos, CROP, WHERE) as made:
         expected = [int(batch[0].to(torch.int64).sum()) for batch in made]
