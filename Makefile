@@ -157,7 +157,8 @@ bench-local: engine venv
 
 # What device= costs the training process, without a GPU.
 bench-device: engine venv
-	$(VENV)/python -m bench.device --out build/bench-device.json
+	@test -n "$(DATA)" || { echo "usage: make bench-device DATA=folder-of-jpegs"; exit 2; }
+	$(VENV)/python -m bench.device --data "$(DATA)" --out build/bench-device.json
 
 # Which tests were skipped, and why; in CI some may not be.
 skips:
