@@ -19,6 +19,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import subprocess
 import tempfile
 import time
@@ -153,8 +154,21 @@ def measured(folder: Path, args: argparse.Namespace) -> list[dict[str, float]]:
         return rig.rounds(args.repeats, once)
 
 
+def taken(cpu: int) -> float:
+    """Seconds since boot that a processor was not idle, or that the host had it."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    fields = next(line.split() for line in lines if line.startswith(f"cpu{cpu} "))
+    return sum(int(fields[i]) for i in (1, 2, 3, 6, 7, 8)) / meter.TICK
+
+
+def children() -> float:
+    """CPU seconds of the children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def strips(data: Path) -> dict[str, float]:
-    """The metrics of the kernel's benchmark, and what others had of the processors meanwhile."""
+    """The metrics of the kernel's benchmark, which has one processor, and what others had of that meanwhile."""
     with tempfile.TemporaryDirectory(prefix="stoker-bench-") as name:
         program, package = Path(name) / "kernel.test", rig.ROOT / "internal" / "base" / "kernel"
         subprocess.run(
@@ -162,12 +176,18 @@ def strips(data: Path) -> dict[str, float]:
         )
         wanted = ["-test.run", "^$", "-test.bench", "^BenchmarkStrip$", "-test.benchtime", f"{PASSES}x"]
         env = {**os.environ, "STOKER_BENCH_PHOTOS": str(data.resolve())}
-        cpus = sorted(os.sched_getaffinity(0))[: len(CPUS)]
-        others = meter.Disturbance(cpus, lambda: [os.getpid(), *meter.descendants(os.getpid())])
+        cpu = CPUS[-1]
+        begin, own, before = time.perf_counter(), children(), taken(cpu)
         done = subprocess.run(
-            [str(program), *wanted], cwd=package, env=env, check=True, stdout=subprocess.PIPE, text=True
+            ["taskset", "-c", str(cpu), str(program), *wanted],
+            cwd=package,
+            env=env,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        disturbed = sum(others.shares())
+        used = taken(cpu) - before - (children() - own)
+        disturbed = max(0.0, used) / (time.perf_counter() - begin)
     line = next(line for line in done.stdout.splitlines() if line.startswith("BenchmarkStrip"))
     found = {unit: float(value) for value, unit in re.findall(r"([\d.e+-]+) ([a-z]\S*)", line.replace("\t", " "))}
     rig.say("strips  " + "  ".join(f"{unit} {value:g}" for unit, value in found.items()))
@@ -193,7 +213,7 @@ def main() -> int:
         document = {"question": "what device= costs the process", "machine": machine, "settings": settings}
     document["runs"] = runs
     of_strips = strips(args.data)
-    document["strips"] = {"machine": rig.machine(CPUS), "settings": {"passes": PASSES}, **of_strips}
+    document["strips"] = {"machine": rig.machine(CPUS[-1:]), "settings": {"passes": PASSES}, **of_strips}
     ratio = rig.middle(run["device_ms"] / run["host_ms"] for run in runs)
     figures = {
         "client CPU a batch, with device": rig.middle(run["device_ms"] for run in runs),
