@@ -52,12 +52,13 @@ def lines(root: Path, ran: Mapping[str, Any], measured: Mapping[str, Any], wante
         since = f"changed since: {', '.join(old)}" if old else "unchanged"
         return [f"{machine['device']}, {machine['date'][:10]}, {machine['commit'][:8]}", since]
 
-    outcomes: dict[str, list[str]] = {}
+    outcomes: dict[tuple[str, str], list[str]] = {}
     for node, one in ran["tests"].items():
-        outcomes.setdefault(node.partition("::")[2].partition("[")[0], []).append(one["outcome"])
+        where_from, _, test = node.partition("::")
+        outcomes.setdefault((Path(where_from).name, test.partition("[")[0]), []).append(one["outcome"])
     found = []
     for file, name in tests(root):
-        label, each = name.removeprefix("test_").replace("_", " "), outcomes.get(name, [])
+        label, each = name.removeprefix("test_").replace("_", " "), outcomes.get((Path(file).name, name), [])
         if each:
             result = next((one for one in each if one != "passed"), "passed")
             number = f" ({len(each)} cases)" if len(each) > 1 else ""

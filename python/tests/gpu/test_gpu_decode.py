@@ -173,7 +173,7 @@ def test_decoded_there(tmp_path: Path, sent: Sent, record_property: Any, kind: s
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("end", ["floats", "colours and floats"])
-def test_steps_after_it(tmp_path: Path, end: str, layout: str) -> None:
+def test_steps_after_decoding(tmp_path: Path, end: str, layout: str) -> None:
     """What follows the decoder is that of other batches."""
     photos = folder(tmp_path, "photographs")
     transform = [*CROP, *([T.ColorJitter(0.2)] if end != "floats" else []), *FLOATS]
@@ -182,7 +182,7 @@ def test_steps_after_it(tmp_path: Path, end: str, layout: str) -> None:
         assert float((one[0] - other[0].cpu()).abs().mean()) < 0.05
 
 
-def test_a_share(tmp_path: Path, sent: Sent) -> None:
+def test_a_share_is_decoded_there(tmp_path: Path, sent: Sent) -> None:
     """The rows that stay are the engine's, to the bit."""
     photos = folder(tmp_path, "photographs", 96)
     made = list(pairs(loader(photos, CROP), loader(photos, CROP, WHERE, 0.5)))
@@ -194,7 +194,7 @@ def test_a_share(tmp_path: Path, sent: Sent) -> None:
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
-def test_a_state(tmp_path: Path, share: float) -> None:
+def test_a_state_of_decoding(tmp_path: Path, share: float) -> None:
     photos = folder(tmp_path, "photographs")
     with loader(photos, CROP, WHERE, share) as made:
         whole = []
@@ -247,6 +247,40 @@ def test_strips_are_parts_of_the_whole(tmp_path: Path, sent: Sent, record_proper
     assert most == 0
 
 
+def test_memory_of_decoding_is_flat(tmp_path: Path) -> None:
+    photos = folder(tmp_path, "photographs", 24)
+    with loader(photos, [*CROP, *FLOATS], WHERE) as made:
+        seen, pinned = [], []
+        for epoch in range(50):
+            for batch in made:
+                del batch
+            torch.cuda.synchronize()
+            if epoch >= 10:
+                free, total = torch.cuda.mem_get_info()
+                seen.append((torch.cuda.memory_reserved(), total - free))
+                pinned.append(len(_device._devices[0].pins._pins))
+        print("reserved, used:", seen[0], seen[-1], "pinned slots:", pinned[0], pinned[-1])
+        assert seen[-1][0] <= seen[0][0] + (64 << 20)
+        assert seen[-1][1] <= seen[0][1] + (256 << 20)  # with nvJPEG's own
+        assert max(pinned) <= 32
+
+
+def test_decoding_beside_a_busy_stream(tmp_path: Path) -> None:
+    """Batches that the loop drops at once, while its stream is busy: no memory is used twice."""
+    photos = folder(tmp_path, "photographs")
+    with loader(photos, CROP, WHERE) as made:
+        expected = [int(batch[0].to(torch.int64).sum()) for batch in made]
+    with loader(photos, CROP, WHERE) as made:
+        sums = []
+        for batch in made:
+            torch.cuda._sleep(int(5e6))  # type: ignore[no-untyped-call]
+            sums.append(batch[0].to(torch.int64).sum())
+            del batch
+        found = [int(one) for one in sums]
+    for one, other in zip(expected, found, strict=True):
+        assert abs(one - other) <= BATCH * 3 * 64 * 64
+
+
 @pytest.mark.parametrize("damage", ["a table", "the scan"])
 def test_damaged_pictures(tmp_path: Path, record_property: Any, damage: str) -> None:
     """Nothing ends, and the other rows are right."""
@@ -293,40 +327,7 @@ def test_damaged_pictures(tmp_path: Path, record_property: Any, damage: str) -> 
             said.append(f"a picture of {tuple(picture.shape)}")
         except Exception as error:
             said.append(f"{type(error).__name__}: {str(error).strip().splitlines()[0]:.120}")
+    assert int(torch.ones(3, device=WHERE).sum()) == 3  # no error is pending
     print("the decoder:", json.dumps(said), "bad:", bad)
     record_property(f"the decoder, of {damage} that is damaged", said)
     record_property(f"bad samples, of {damage}", [len(one) for one in bad])
-
-
-def test_memory_is_flat(tmp_path: Path) -> None:
-    photos = folder(tmp_path, "photographs", 24)
-    with loader(photos, [*CROP, *FLOATS], WHERE) as made:
-        seen, pinned = [], []
-        for epoch in range(50):
-            for batch in made:
-                del batch
-            torch.cuda.synchronize()
-            if epoch >= 10:
-                free, total = torch.cuda.mem_get_info()
-                seen.append((torch.cuda.memory_reserved(), total - free))
-                pinned.append(len(_device._devices[0].pins._pins))
-        print("reserved, used:", seen[0], seen[-1], "pinned slots:", pinned[0], pinned[-1])
-        assert seen[-1][0] <= seen[0][0] + (64 << 20)
-        assert seen[-1][1] <= seen[0][1] + (256 << 20)  # with nvJPEG's own
-        assert max(pinned) <= 32
-
-
-def test_next_to_a_busy_stream(tmp_path: Path) -> None:
-    """Batches that the loop drops at once, while its stream is busy: no memory is used twice."""
-    photos = folder(tmp_path, "photographs")
-    with loader(photos, CROP, WHERE) as made:
-        expected = [int(batch[0].to(torch.int64).sum()) for batch in made]
-    with loader(photos, CROP, WHERE) as made:
-        sums = []
-        for batch in made:
-            torch.cuda._sleep(int(5e6))  # type: ignore[no-untyped-call]
-            sums.append(batch[0].to(torch.int64).sum())
-            del batch
-        found = [int(one) for one in sums]
-    for one, other in zip(expected, found, strict=True):
-        assert abs(one - other) <= BATCH * 3 * 64 * 64
