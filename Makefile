@@ -157,7 +157,8 @@ bench-local: engine venv
 
 # What device= costs the training process, without a GPU.
 bench-device: engine venv
-	$(VENV)/python -m bench.device --out build/bench-device.json
+	@test -n "$(DATA)" || { echo "usage: make bench-device DATA=folder-of-jpegs"; exit 2; }
+	$(VENV)/python -m bench.device --data "$(DATA)" --out build/bench-device.json
 
 # Which tests were skipped, and why; in CI some may not be.
 skips:
@@ -434,14 +435,18 @@ gpu-bench: engine venv
 	$(GPU) -m bench.gpu $(if $(DATA),--data "$$(realpath -m -- "$(DATA)")") --out build/bench-gpu.json
 
 # One folder, build/gpu, with all that such a machine needs if it has neither Go nor a network: a static engine, the
-# package, tests, benchmark and photographs. There, build/gpu/tools/gpu.sh OUT runs both, with the Python, torch and
-# pytest that it has.
-BUNDLED := VERSION python/src/stoker python/tests python/pyproject.toml bench/__init__.py bench/covers.py bench/gpu.py tools/gpu.sh tools/gpu_tests.py testdata/photos
+# package, tests, benchmark and photographs, and torchcodec and Kornia for the Python PYTHON_OF_GPU. There,
+# build/gpu/tools/gpu.sh OUT runs both, with the Python, torch and pytest that it has.
+PYTHON_OF_GPU ?= 3.12
+WHEELS_OF_GPU := build/gpu-wheels/$(PYTHON_OF_GPU)
+BUNDLED := VERSION python/src/stoker python/tests python/frameworks/ranks.py python/frameworks/watched.py python/pyproject.toml bench/__init__.py bench/covers.py bench/gpu.py examples/recipes/common.py examples/recipes/train.py tools/gpu.sh tools/gpu_tests.py tools/gpu_wheels.py testdata/photos
 gpu-bundle: engine
 	$(PYTHON) tools/static.py build/stoker $$(uname -m)
-	@rm -rf build/gpu && mkdir -p build/gpu
+	@$(PYTHON) tools/gpu_wheels.py get $(PYTHON_OF_GPU) $$(uname -m) $(WHEELS_OF_GPU)
+	@rm -rf build/gpu && mkdir -p build/gpu/wheels
 	@tar -cf - --exclude=__pycache__ --exclude=_engine $(BUNDLED) | tar -xf - -C build/gpu
 	@cp build/stoker build/gpu/stoker
+	@cp $(WHEELS_OF_GPU)/*.tar.xz build/gpu/wheels
 	@git describe --always --dirty --abbrev=40 >build/gpu/commit 2>/dev/null || echo unknown >build/gpu/commit
 	@size=$$(du -sk build/gpu | cut -f1); echo "build/gpu: $$((size / 1024)) MiB"; test $$size -le 49152
 

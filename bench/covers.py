@@ -16,33 +16,28 @@ from typing import Any
 CLIENT = tuple(
     f"python/src/stoker/{name}.py"
     for name in (
-        *(
-            "_cuda",
-            "_device",
-            "_device_jpeg",
-            "_device_mix",
-            "_device_ops",
-            "_device_steps",
-            "_fused",
-            "_jax",
-            "_moved",
-        ),
-        *("_on_device", "_prefetch", "_staging", "_static", "_target", "_triton", "_triton_rows"),
+        *("_cuda", "_device", "_device_jpeg", "_device_mix", "_device_ops", "_device_steps", "_fused", "_jax"),
+        *("_moved", "_on_device", "_prefetch", "_staging", "_static", "_target", "_triton", "_triton_rows"),
     )
 )
-TESTS, BENCH = "python/tests/gpu/test_gpu.py", "bench/gpu.py"
+TESTS = tuple(f"python/tests/gpu/test_gpu{part}.py" for part in ("", "_decode", "_train"))
+BENCH = "bench/gpu.py"
 NEVER = "not run on a GPU yet"
 
 
 def digests(root: Path) -> dict[str, str]:
     """The digest of each source: of the client that deals with a device, of the tests, and of the benchmark."""
-    return {name: hashlib.sha256((root / name).read_bytes()).hexdigest()[:16] for name in (*CLIENT, TESTS, BENCH)}
+    return {name: hashlib.sha256((root / name).read_bytes()).hexdigest()[:16] for name in (*CLIENT, *TESTS, BENCH)}
 
 
-def tests(root: Path) -> list[str]:
-    """The tests of a GPU, in their order."""
-    tree = ast.parse((root / TESTS).read_text(encoding="utf-8"))
-    return [one.name for one in tree.body if isinstance(one, ast.FunctionDef) and one.name.startswith("test_")]
+def tests(root: Path) -> list[tuple[str, str]]:
+    """The tests of a GPU, in their order, each with its file."""
+    found = []
+    for file in TESTS:
+        tree = ast.parse((root / file).read_text(encoding="utf-8"))
+        names = [one.name for one in tree.body if isinstance(one, ast.FunctionDef)]
+        found += [(file, name) for name in names if name.startswith("test_")]
+    return found
 
 
 def outcome(cases: list[str]) -> str:
@@ -64,14 +59,15 @@ def lines(root: Path, ran: Mapping[str, Any], measured: Mapping[str, Any], wante
         since = f"changed since: {', '.join(old)}" if old else "unchanged"
         return [f"{machine['device']}, {machine['date'][:10]}, {machine['commit'][:8]}", since]
 
-    outcomes: dict[str, list[str]] = {}
+    outcomes: dict[tuple[str, str], list[str]] = {}
     for node, one in ran["tests"].items():
-        outcomes.setdefault(node.partition("::")[2].partition("[")[0], []).append(one["outcome"])
+        where_from, _, test = node.partition("::")
+        outcomes.setdefault((Path(where_from).name, test.partition("[")[0]), []).append(one["outcome"])
     found = []
-    for name in tests(root):
-        label, each = name.removeprefix("test_").replace("_", " "), outcomes.get(name, [])
+    for file, name in tests(root):
+        label, each = name.removeprefix("test_").replace("_", " "), outcomes.get((Path(file).name, name), [])
         if each:
-            found.append([label, outcome(each), *where(ran, TESTS)])
+            found.append([label, outcome(each), *where(ran, file)])
         else:
             found.append([label, NEVER, "", ""])
     for name in wanted:

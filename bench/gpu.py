@@ -13,6 +13,10 @@ come with the sources are read, each under many names.
                installed, and against torchvision's v2, picture by picture
     floats     cast, normalise and layout of a batch of 256 by one kernel, against four of torch's operators, and its
                bytes per second, read and written, against the device's own copy; where Triton can run
+    decode     photographs of 2,000 pixels, on two cores: decode_device="cuda", against the engine's decoder, and
+               against decode_jpeg on lists and a resized_crop of each picture; DALI's pipeline, where it is installed
+    strips     packed photographs, on two cores: strips against whole files, decoded on the device, and the best share
+    graph      a small network as a CUDA graph over static_buffers, against that graph over one batch
 
 Ratios are of one run on one machine. A figure that is not reached stays in the file, with what was measured.
 """
@@ -50,7 +54,15 @@ FIGURES = {
     "augmenting a batch there against torchvision, picture by picture": ("augment", "torchvision", 5.0, "high"),
     "floats by one kernel against four operators": ("floats", "against_operators", 2.5, "high"),
     "floats by one kernel against the device's own copy": ("floats", "against_copy", 0.6, "high"),
+    "photographs of 2,000 pixels, two cores: decoding there against the engine": ("decode", "cpu", 2.0, "high"),
+    "photographs of 2,000 pixels, two cores: against decode_jpeg and resized_crop": ("decode", "lists", 1.2, "high"),
+    "packed photographs, two cores: strips against whole files": ("strips", "whole", 1.0, "high"),
+    "packed photographs, two cores: the best share against the better side": ("strips", "share", 1.0, "high"),
+    "a CUDA graph over static_buffers against one batch": ("graph", "ratio", 0.97, "high"),
 }
+LARGE, LARGE_SIDE = 2048, 2000  # names of large photographs, and their longer side
+PACKED = 1536  # photographs that are packed
+SHARES = (4, 8, 10, 12, 14)  # sixteenths that are tried
 
 
 @contextlib.contextmanager
@@ -344,11 +356,11 @@ def two_cores(args: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with photographs(args.data) as folder:
         with stoker_photographs(folder) as loader:
-            found["stoker"] = model.run(iter(loader), 10.0)
+            found["stoker"] = model.run(iter(loader), 8.0)
         for workers in (2, 1):
             theirs = torch_photographs(folder, workers)
             batches = side_stream(theirs)
-            found[f"torch, {workers} workers"] = model.run(batches, 10.0)
+            found[f"torch, {workers} workers"] = model.run(batches, 8.0)
             del batches, theirs
     best = max(one["rate"] for name, one in found.items() if name != "stoker")
     return {"cores": cores, **found, "ratio": found["stoker"]["rate"] / best}
@@ -395,6 +407,287 @@ def augment(args: argparse.Namespace) -> dict[str, Any]:
         if all(peer in one for one in parts):
             found[peer] = min(one[peer] / one["stoker"] for one in parts)
     return found
+
+
+# Decoding.
+
+
+@contextlib.contextmanager
+def on_two_cores() -> Iterator[list[int]]:
+    """What starts from now on, the engine among it, has two cores."""
+    before = os.sched_getaffinity(0)
+    cores = sorted(before)[:2]
+    os.sched_setaffinity(0, cores)
+    try:
+        yield cores
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def large(folder: Path) -> Path:
+    """The photographs of testdata with 2,000 pixels on the longer side, under many names."""
+    from PIL import Image
+
+    (folder / "files").mkdir()
+    found = []
+    for path in sorted((ROOT / "testdata" / "photos").glob("*.jpg")):
+        with Image.open(path) as opened:
+            photo = opened.convert("RGB")
+        scale = LARGE_SIDE / max(photo.size)
+        size = (round(photo.width * scale), round(photo.height * scale))
+        found.append(folder / "files" / path.name)
+        photo.resize(size, Image.Resampling.BICUBIC).save(found[-1], quality=90)
+    return many(found, folder / "photos", LARGE)
+
+
+def many(files: list[Path], folder: Path, count: int) -> Path:
+    """So many names of these files, in ten classes."""
+    for number in range(count):
+        link = folder / f"class{number % 10}" / f"{number:06d}.jpg"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(files[number % len(files)])
+    return folder
+
+
+def loaded(loader: Any, seconds: float, warm: int = 3) -> dict[str, float]:
+    """Images per second of a loader alone, and what decoding takes of the training process and of the device."""
+    import torch
+
+    def told() -> dict[str, float]:
+        return loader.stats()["device"] if hasattr(loader, "stats") else {}
+
+    count, batches, begin, before = 0, 0, time.perf_counter(), {}
+    for number, batch in enumerate(itertools.chain.from_iterable(itertools.repeat(loader))):
+        if number == warm:
+            torch.cuda.synchronize()
+            count, batches, begin, before = 0, 0, time.perf_counter(), told()
+        count, batches = count + len(batch[0]), batches + 1
+        if number > warm and time.perf_counter() - begin > seconds:
+            break
+    torch.cuda.synchronize()
+    found = {"rate": count / (time.perf_counter() - begin), "batches": batches}
+    if after := told():
+        each = {"decode_host_s": "host_ms", "decode_busy_s": "decode_ms", "transforms_busy_s": "transforms_ms"}
+        for key, name in each.items():  # a batch
+            found[name] = 1e3 * (after[key] - before.get(key, 0.0)) / batches
+        found["decoded"] = after["decoded"] - before.get("decoded", 0)
+    return found
+
+
+def decoding(dataset: Any, size: int, where: Any = None) -> Any:
+    import stoker
+
+    keywords = {} if where is None else {"decode_device": where}
+    return stoker.DataLoader(dataset, size, shuffle=True, drop_last=True, seed=1, device="cuda", **keywords)
+
+
+def chosen_decoder() -> dict[str, Any]:
+    """The decoder of this machine, as a loader finds it."""
+    from stoker import _device_jpeg
+    from stoker._target import Target
+
+    decoder, why = _device_jpeg._decoder(True)
+    if decoder is None:
+        raise RuntimeError(why)
+    return {"decoder": decoder.name, "repeats": _device_jpeg._repeats(decoder, Target("cuda:0", 2))}
+
+
+class Lists:
+    """The loop that one would write: files are read, decode_jpeg makes a list of pictures of a list of bytes, and each
+    is cropped and resized by itself."""
+
+    def __init__(self, folder: Path, size: int, decode: Callable[[list[Any]], Any]) -> None:
+        self.paths, self.size, self.decode = sorted(folder.glob("*/*.jpg")), size, decode
+
+    def __iter__(self) -> Iterator[Any]:
+        import torch
+        from torchvision.transforms import v2
+        from torchvision.transforms.v2 import functional as F
+
+        boxes = v2.RandomResizedCrop(SIDE, antialias=True)
+        order = torch.randperm(len(self.paths)).tolist()
+        for at in range(0, len(order) - self.size + 1, self.size):
+            paths = [self.paths[i] for i in order[at : at + self.size]]
+            pictures = self.decode(
+                [torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8) for path in paths]
+            )
+            made = []
+            for picture in pictures:
+                box = boxes.make_params([picture])
+                one = F.resized_crop(picture, box["top"], box["left"], box["height"], box["width"], [SIDE, SIDE])
+                made.append(F.horizontal_flip(one) if torch.rand(1).item() < 0.5 else one)
+            labels = torch.tensor([int(path.parent.name.removeprefix("class")) for path in paths])
+            yield torch.stack(made), labels.to("cuda", non_blocking=True)
+
+
+def decoders() -> dict[str, Callable[[list[Any]], Any]]:
+    """decode_jpeg of each package that is installed, on the device."""
+    found: dict[str, Callable[[list[Any]], Any]] = {}
+    with contextlib.suppress(ImportError, RuntimeError):
+        theirs: Any = importlib.import_module("torchcodec.decoders")
+        found["torchcodec"] = partial(theirs.decode_jpeg, mode="RGB", device="cuda")
+    with contextlib.suppress(ImportError, RuntimeError):
+        vision: Any = importlib.import_module("torchvision.io")
+        found["torchvision"] = partial(vision.decode_jpeg, mode=vision.ImageReadMode.RGB, device="cuda")
+    return found
+
+
+def dali(folder: Path, size: int, seconds: float) -> Any:
+    """DALI's pipeline for the same, where it is installed."""
+    try:
+        dali: Any = importlib.import_module("nvidia.dali")
+        fn: Any = importlib.import_module("nvidia.dali.fn")
+        plugin: Any = importlib.import_module("nvidia.dali.plugin.pytorch")
+    except ImportError:
+        return "not installed"
+
+    def pipeline() -> Any:
+        files, labels = fn.readers.file(file_root=str(folder), random_shuffle=True, name="files")
+        area = {"random_area": [0.08, 1.0], "random_aspect_ratio": [3 / 4, 4 / 3]}
+        images = fn.decoders.image_random_crop(files, device="mixed", output_type=dali.types.RGB, **area)
+        images = fn.resize(images, resize_x=SIDE, resize_y=SIDE)
+        images = fn.crop_mirror_normalize(
+            images, dtype=dali.types.UINT8, output_layout="CHW", mirror=fn.random.coin_flip(), mean=[0.0], std=[1.0]
+        )
+        return images, labels.gpu()
+
+    made = dali.pipeline_def(batch_size=size, num_threads=2, device_id=0)(pipeline)()
+    made.build()
+    batches = plugin.DALIGenericIterator([made], ["images", "labels"], reader_name="files", auto_reset=True)
+
+    class Batches:
+        def __iter__(self) -> Iterator[Any]:
+            for (one,) in batches:
+                yield one["images"], one["labels"]
+
+    return loaded(Batches(), seconds)
+
+
+def decode(_: argparse.Namespace) -> dict[str, Any]:
+    import stoker
+
+    T = stoker.transforms
+    size = 64
+    found: dict[str, Any] = {**chosen_decoder(), "batch": size}
+    with tempfile.TemporaryDirectory(prefix="stoker-gpu-") as name:
+        folder = large(Path(name))
+        with on_two_cores() as cores:
+            found["cores"] = cores
+            dataset = stoker.ImageFolder(folder, T.Compose([T.RandomResizedCrop(SIDE), T.RandomHorizontalFlip()]))
+            for what, where in (("there", "cuda"), ("engine", None)):
+                with decoding(dataset, size, where) as loader:
+                    found[what] = loaded(loader, 6.0)
+            peers = {}
+            for what, one in decoders().items():
+                try:
+                    peers[what] = loaded(Lists(folder, size, one), 4.0)
+                except Exception as error:  # it is of a build without CUDA
+                    found[f"not measured: {what}"] = f"{type(error).__name__}: {error}"[:300]
+            found["lists of"] = peers
+            try:
+                found["dali"] = dali(folder, size, 4.0)
+            except Exception as error:
+                found["dali"] = f"{type(error).__name__}: {error}"[:300]
+    found["cpu"] = found["there"]["rate"] / found["engine"]["rate"]
+    if peers:
+        found["lists"] = found["there"]["rate"] / max(one["rate"] for one in peers.values())
+    return found
+
+
+def strips(args: argparse.Namespace) -> dict[str, Any]:
+    import stoker
+
+    T = stoker.transforms
+    size, seconds = 128, 3.0
+    found: dict[str, Any] = {**chosen_decoder(), "batch": size}
+    steps = T.Compose([T.RandomResizedCrop(SIDE), T.RandomHorizontalFlip()])
+    with tempfile.TemporaryDirectory(prefix="stoker-gpu-") as name, photographs(args.data) as given:
+        files = sorted(path.resolve() for path in given.glob("*/*") if path.suffix.lower() in (".jpg", ".jpeg"))
+        files = files[:: max(1, len(files) // PACKED)][:PACKED]
+        few = many(files, Path(name) / "photos", len(files))
+        shards = {}
+        for kind, how in (("whole", None), ("strips", "index")):
+            to = Path(name) / kind
+            begin = time.perf_counter()
+            stoker.pack(str(few), str(to), jpeg=how)
+            sizes = sum(path.stat().st_size for path in to.glob("*.tar"))
+            found[f"packed, {kind}"] = {"seconds": time.perf_counter() - begin, "bytes": sizes}
+            shards[kind] = str(to / "shard-*.tar")
+        with on_two_cores() as cores:
+            found["cores"] = cores
+
+            def rate(kind: str, where: Any) -> dict[str, float]:
+                dataset: Any = stoker.WebDataset(shards[kind]).decode("pil").to_tuple("jpg", "cls").map_tuple(steps)
+                with decoding(dataset, size, where) as loader:
+                    return loaded(loader, seconds)
+
+            found["engine"] = rate("strips", None)
+            found["files there"] = rate("whole", "cuda")
+            found["strips there"] = rate("strips", "cuda")
+            shares = {share: rate("strips", ("cuda", share / 16)) for share in SHARES}
+    found["shares"] = shares
+    best = max(shares, key=lambda share: shares[share]["rate"])
+    better = max(found["engine"]["rate"], found["strips there"]["rate"])
+    found["best share"] = f"{best}/16"
+    found["whole"] = found["strips there"]["rate"] / found["files there"]["rate"]
+    found["share"] = shares[best]["rate"] / better
+    return found
+
+
+def graph(__: argparse.Namespace) -> dict[str, Any]:
+    """The same graph, over the same buffers: with the loader's next batch in them before each step, and without."""
+    import stoker
+    import torch
+
+    side = 112
+    layers: list[Any] = []
+    for before, after in ((3, 64), (64, 128), (128, 256)):
+        layers += [torch.nn.Conv2d(before, after, 3, stride=2, padding=1), torch.nn.BatchNorm2d(after), torch.nn.ReLU()]
+    net = torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(256, 10))
+    net = net.to("cuda", torch.bfloat16).to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    labels = torch.zeros(BATCH, dtype=torch.int64, device="cuda")
+    data = stoker.Synthetic(BATCH * 100_000, (side, side, 3))
+    with stoker.DataLoader(data, BATCH, device="cuda", static_buffers=True, drop_last=True) as loader:
+        batches = iter(loader)
+        (images,) = next(batches)
+        images = images if images.shape[1] == 3 else images.permute(0, 3, 1, 2)
+
+        def step() -> None:
+            x = images.to(torch.bfloat16, memory_format=torch.channels_last).div_(127.5).sub_(1)
+            torch.nn.functional.cross_entropy(net(x).float(), labels).backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+        warm = torch.cuda.Stream()
+        warm.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(warm):
+            for _ in range(3):
+                step()
+        torch.cuda.current_stream().wait_stream(warm)
+        recorded = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(recorded):
+            step()
+
+        def rate(seconds: float, fed: bool) -> float:
+            torch.cuda.synchronize()
+            begin, count = time.perf_counter(), 0
+            while time.perf_counter() - begin < seconds:
+                for _ in range(20):
+                    if fed:
+                        next(batches)
+                    recorded.replay()
+                count += 20
+                if not fed:
+                    torch.cuda.synchronize()  # or thousands would be started ahead
+            torch.cuda.synchronize()
+            return count * BATCH / (time.perf_counter() - begin)
+
+        rate(0.5, True)
+        rounds = [{"staying": rate(1.5, False), "loaded": rate(2.0, True)} for _ in range(3)]
+        told = loader.stats()
+    ratio = statistics.median(one["loaded"] / one["staying"] for one in rounds)
+    return {"rounds": rounds, "ratio": ratio, "step_ms": 1e3 * BATCH / rounds[-1]["staying"], "device": told["device"]}
 
 
 def _each(transform: Any, images: Any) -> list[Any]:
@@ -494,6 +787,9 @@ PARTS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], float]] =
     "two_cores": (two_cores, 75.0),
     "augment": (augment, 60.0),
     "floats": (floats, 40.0),
+    "decode": (decode, 60.0),
+    "strips": (strips, 75.0),
+    "graph": (graph, 40.0),
 }
 
 

@@ -3,13 +3,14 @@
 # pytest that are installed there, without network, Go or a virtual environment.
 #
 #	gpu.sh OUT [PART...]    the parts test and bench, or those that are named; each may take
-#	                        LIMIT seconds (180). Writes into the folder OUT gpu-tests.json,
+#	                        LIMIT seconds (315). Writes into the folder OUT gpu-tests.json,
 #	                        gpu-tests.txt, gpu.json and gpu.txt, as they come
 #
 # What needs Triton is listed as not run where there is no C compiler (or no Triton), with the reason.
 #
 # It runs in a checkout, and in the folder that `make gpu-bundle` makes. The engine is
-# STOKER_ENGINE, else that of the bundle, else build/stoker. Ends with 0 if everything passed.
+# STOKER_ENGINE, else that of the bundle, else build/stoker. torchcodec and Kornia are those
+# that are installed, else those of the bundle. Ends with 0 if everything passed.
 set -u
 out=${1:?usage: tools/gpu.sh OUT [PART...]}
 shift
@@ -17,7 +18,7 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
-limit=${LIMIT:-180}
+limit=${LIMIT:-315}
 for engine in stoker build/stoker; do
 	[ -n "${STOKER_ENGINE:-}" ] || { [ -f $engine ] && STOKER_ENGINE=$PWD/$engine; }
 done
@@ -25,6 +26,9 @@ done
 chmod +x "$STOKER_ENGINE" 2>/dev/null
 export STOKER_ENGINE PYTHONPATH=$PWD/python/src:$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 export PYTHONDONTWRITEBYTECODE=1
+wheels=
+[ ! -d wheels ] || wheels=$("$python" tools/gpu_wheels.py use wheels)
+[ -z "$wheels" ] || { echo "of the bundle: $wheels"; PYTHONPATH=$PYTHONPATH:$wheels; }
 "$STOKER_ENGINE" version | head -3
 
 status=0

@@ -84,8 +84,13 @@ class Notes:
         self.write()
 
     def write(self) -> None:
+        """The figures are how many passed, and the floats that tests have recorded (record_property)."""
         outcomes = [one["outcome"] for one in self.found["tests"].values()]
-        self.found["figures"] = {one: outcomes.count(one) for one in ("passed", "failed", "skipped", "not run")}
+        told = [pair for one in self.found["tests"].values() for pair in one.get("properties", {}).items()]
+        self.found["figures"] = {
+            **{one: outcomes.count(one) for one in ("passed", "failed", "skipped", "not run")},
+            **{name: round(value, 4) for name, value in told if type(value) is float},
+        }
         self.out.write_text(json.dumps(self.found, indent=1) + "\n")
 
     def pytest_deselected(self, items: Any) -> None:
@@ -106,6 +111,7 @@ class Notes:
         self.found["tests"][report.nodeid] = {
             "outcome": outcome,
             "seconds": round(report.duration, 3),
+            **({"properties": dict(report.user_properties)} if report.user_properties else {}),
             **({"text": text} if text else {}),
             **({"printed": report.capstdout[-2000:]} if report.capstdout else {}),
         }

@@ -75,15 +75,18 @@ def run(
     loader: int = 0,
     torchrun: bool = False,
     values: bool = False,
+    cuda: bool = False,
 ) -> Run:
     """Runs a script on ``world`` processes, each with a line of what its loaders did. With kill_at, every rank is
     killed when it has received so many batches of that loader; with kill_rank too, only that rank and its engine are,
-    and the others have to end by themselves, as torchrun sees to. Other ends than 0 are an error."""
+    and the others have to end by themselves, as torchrun sees to. Other ends than 0 are an error. Without cuda, the
+    processes see no GPU."""
     out.mkdir(parents=True, exist_ok=True)
     record = out / f"watched-{len([*out.glob('watched-*.0')])}"
     command = [str(WATCHED), str(script), "--out", str(out), *map(str, args)]
     paths = [str(Path(stoker.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    usual = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    usual = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
+    usual |= {} if cuda else {"CUDA_VISIBLE_DEVICES": ""}
     watch = {"STOKER_WATCHED": str(record), "STOKER_WATCHED_STOP": str(kill_at), "STOKER_WATCHED_LOADER": str(loader)}
     env = {**os.environ, **usual, **watch, "STOKER_WATCHED_VALUES": "1" if values else ""}
     said = out / f"{record.name}.txt"

@@ -1,10 +1,14 @@
-"""The scripts that `make test` and `make fuzz` are made of say so when they did nothing."""
+"""The scripts that `make test` and `make fuzz` are made of say so when they did nothing; and the packages of the bundle
+for a GPU are used where they are missing."""
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -97,3 +101,28 @@ def test_a_part_that_fails_ends_the_run_with_the_table(tmp_path: Path) -> None:
     assert "all of it: bad failed" in run.stdout
     assert "ran other" not in run.stdout
     assert "bad\n" in run.stdout
+
+
+def test_packages_of_the_bundle(tmp_path: Path) -> None:
+    """Those that are missing and are for this Python; without what only video needs."""
+    script = str(TOP / "tools/gpu_wheels.py")
+    wheel = tmp_path / "x.whl"
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}-{platform.machine()}"
+    with zipfile.ZipFile(wheel, "w") as file:
+        for name in ("missing_one/__init__.py", "missing_one/libtorchcodec_core8.so", "missing_one/Frames.cpp"):
+            file.writestr(name, "")
+    pack = (
+        "import sys; sys.path[0] = {!r}; import gpu_wheels, pathlib; gpu_wheels.pack(*map(pathlib.Path, sys.argv[1:]))"
+    )
+    (tmp_path / "wheels").mkdir()
+    for name in (f"missing_one-1.0-{here}", f"missing_two-1.0-2.7-{platform.machine()}", f"json-1.0-{here}"):
+        out = str(tmp_path / "wheels" / f"{name}.tar.xz")
+        subprocess.run([sys.executable, "-c", pack.format(str(TOP / "tools")), str(wheel), out], check=True)
+    command = [sys.executable, script, "use", str(tmp_path / "wheels")]
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == str(tmp_path / "wheels" / "missing_one")
+        assert f"missing_two is missing, and missing_two-1.0-2.7-{platform.machine()}.tar.xz is not for" in done.stderr
+    found = [path.name for path in (tmp_path / "wheels" / "missing_one").rglob("*") if path.is_file()]
+    assert found == ["__init__.py"]
+    assert subprocess.run([sys.executable, script], capture_output=True, check=False).returncode == 2

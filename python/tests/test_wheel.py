@@ -82,8 +82,11 @@ def test_metadata(tmp_path: Path) -> None:
     text = (tmp_path / "stoker.egg-info/PKG-INFO").read_text()
     for version in ("3.10", "3.11", "3.12", "3.13", "3.14"):
         assert f"Classifier: Programming Language :: Python :: {version}\n" in text
-    for line in ("License-File: LICENSE", "License-File: NOTICE", "Provides-Extra: torch", "Provides-Extra: numpy"):
+    for line in ("License-File: LICENSE", "License-File: NOTICE"):
         assert f"\n{line}\n" in text
+    for extra in ("torch", "numpy", "gpu"):
+        assert f"\nProvides-Extra: {extra}\n" in text
+    assert '\nRequires-Dist: torchcodec>=0.16; extra == "gpu"\n' in text
     assert "Description-Content-Type: text/markdown" in text
     assert "# stoker" in text
     assert "](docs/" not in text
