@@ -61,8 +61,8 @@ func (s Space) shares(batch int, table []Measurement) (Settings, bool) {
 // fed reports whether the training step is the limit already.
 func (s Space) fed(m Measurement) bool { return s.Step > 0 && m.Batches*s.Step >= 1-Slack }
 
-// at is the space with the share that line speaks for, which more workers without it
-// are no match for.
+// at is the space with the share that the measurements of line and row speak for: the
+// first if more workers are as good as a share.
 func (s Space) at(batch int, table []Measurement) Space {
 	line, _ := s.line(batch, table)
 	if choice, _, ok := Choose(append(line, s.row(batch, table)...)); ok {
@@ -127,16 +127,18 @@ func (r *Report) whoDecodes() string {
 	switch {
 	case r.Device == "":
 		return ""
+	case len(tried) < 2 && tried[0] == 0 && r.Cut:
+		return "the engine alone decodes: no share of " + r.Device + " was measured, because the budget ended before"
 	case len(tried) < 2 && tried[0] == 0:
 		return "the engine alone decodes: no share of " + r.Device + " was measured, because the training step is the limit"
 	case len(tried) < 2:
 		return fmt.Sprintf("%s decodes %d/%d of the JPEGs; no other share was measured", r.Device, tried[0], Sixteenths)
 	case r.Choice.Share == 0:
-		return fmt.Sprintf("the engine alone decodes: no share of %s is faster by more than %.0f %%", r.Device, 100*Slack)
+		return fmt.Sprintf("the engine alone decodes: no measured share of %s is faster by more than %.0f %%", r.Device, 100*Slack)
 	case r.Choice.Share == Sixteenths:
-		return fmt.Sprintf("%s alone decodes: no smaller share is within %.0f %% of the best", r.Device, 100*Slack)
+		return fmt.Sprintf("%s alone decodes: no smaller share that was measured is within %.0f %% of the best", r.Device, 100*Slack)
 	}
-	return fmt.Sprintf("%s decodes %d/%d of the JPEGs: no smaller share is within %.0f %% of the best", r.Device, r.Choice.Share, Sixteenths, 100*Slack)
+	return fmt.Sprintf("%s decodes %d/%d of the JPEGs: no smaller share that was measured is within %.0f %% of the best", r.Device, r.Choice.Share, Sixteenths, 100*Slack)
 }
 
 // shares are those that were measured, sorted.

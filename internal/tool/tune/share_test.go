@@ -205,6 +205,17 @@ func TestAStepThatTheEngineFeeds(t *testing.T) {
 	}
 }
 
+// If the budget ends before a share is measured, that is said, and not that none is
+// needed.
+func TestABudgetTooSmallForShares(t *testing.T) {
+	space := Space{Workers: []int{1}, Batch: []int{8}, Shares: everySecond}.Complete(Own, 1, true)
+	h := &halves{lane: 10, cores: 1, device: 1000}
+	r, err := Run(t.Context(), Config{Subject: Subject{Loader: Own, Device: "cuda"}, Space: space, Budget: time.Nanosecond}, h)
+	if err != nil || !r.Cut || !strings.Contains(r.whoDecodes(), "because the budget ended before") {
+		t.Errorf("%v: %s", err, r.whoDecodes())
+	}
+}
+
 func TestADeviceThatRefusesAll(t *testing.T) {
 	h := &halves{lane: 10, cores: 2, device: 1000, broken: true}
 	r := h.tuned(t, false)
@@ -218,7 +229,7 @@ func TestADeviceThatRefusesAll(t *testing.T) {
 	}
 }
 
-// Little noise decides nothing, and much of it is no recommendation, or a right one.
+// Little noise decides nothing, and with much of it there is a right recommendation, or none.
 func TestNoiseOfShares(t *testing.T) {
 	doubts := 0
 	for seed := range uint64(60) {
@@ -248,9 +259,9 @@ func TestTextOfShares(t *testing.T) {
 		speed float64
 		want  []string
 	}{
-		{0.01, []string{"decode_device=None\n", "the engine alone decodes: no share of cuda is faster by more than 5 %"}},
-		{1, []string{`decode_device=("cuda", 0.5)`, "cuda decodes 8/16 of the JPEGs: no smaller share is within 5 % of the best", "       8/16"}},
-		{100, []string{`decode_device=("cuda", 1)`, "cuda alone decodes: no smaller share is within 5 % of the best"}},
+		{0.01, []string{"decode_device=None\n", "the engine alone decodes: no measured share of cuda is faster by more than 5 %"}},
+		{1, []string{`decode_device=("cuda", 0.5)`, "cuda decodes 8/16 of the JPEGs: no smaller share that was measured is within 5 % of the best", "       8/16"}},
+		{100, []string{`decode_device=("cuda", 1)`, "cuda alone decodes: no smaller share that was measured is within 5 % of the best"}},
 	} {
 		h := &halves{lane: 10, cores: 1, device: 10 * c.speed}
 		r := h.tuned(t, false)
