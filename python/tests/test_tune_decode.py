@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from pretend import Device, device
 
 import stoker
 from stoker import transforms as T
+
+__all__ = ["device"]
 
 CROP = [T.RandomResizedCrop(32), T.RandomHorizontalFlip()]
 QUIET: dict[str, Any] = {"playbook": None, "plot": None, "quiet": True}
@@ -151,6 +154,23 @@ def test_the_playbook_gives_the_share(
     assert "no entry for this dataset and decode_device; the nearest (decode_device none -> cpu)" in caplog.text
 
 
+def test_an_entry_is_of_a_kind_of_device(
+    device: Device, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Which of several equal GPUs it was does not matter: those of the machine are part of its digest."""
+    figures = dict.fromkeys(("samples_per_second", "batches_per_second", "cores_busy", "first_batch_s"), 1.0)
+    monkeypatch.setattr(stoker._tune._Maker, "measure", lambda *_: {**figures, "spread": 0.0})
+    make, book = over(folder), str(tmp_path / "book.yaml")
+    keywords: dict[str, Any] = {**QUIET, "workers": [1], "prefetch": [2], "playbook": book}
+    stoker.tune(lambda **settings: make(**{"device": "cuda", "decode_device": ("cuda", 0.25), **settings}), **keywords)
+    assert 'decode_device: "cuda"' in Path(book).read_text()
+    for name in ("cuda", "cuda:0"):
+        decoding = make(device=name, decode_device=name, tune=book)._settings.decoding
+        assert decoding is not None
+        assert decoding.share == 4
+        assert f"decode_device=({name!r}, 0.25), as measured on" in capfd.readouterr().err
+
+
 def test_what_is_wrong_with_it(folder: Path) -> None:
     make = over(folder)
     data: Any = stoker.ImageFolder(folder)
@@ -165,7 +185,7 @@ def test_what_is_wrong_with_it(folder: Path) -> None:
             "a loader that decodes nothing on a device",
         ),
     ]
-    for given, device, said in cases:
+    for given, asked, said in cases:
         with pytest.raises(stoker.ConfigError, match="decode_device") as caught:
-            stoker.tune(given, decode_device=device, **QUIET)
+            stoker.tune(given, decode_device=asked, **QUIET)
         assert said in str(caught.value)
