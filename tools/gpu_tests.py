@@ -45,7 +45,7 @@ def processor() -> str:
 def machine() -> dict[str, Any]:
     """What the tests run on."""
     found: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "cpu": processor(),
         "python": platform.python_version(),
@@ -76,8 +76,8 @@ class Notes:
     def __init__(self, out: Path) -> None:
         self.out = out
         self.found: dict[str, Any] = {
-            **{"question": "the tests of a GPU", "machine": machine(), "status": None},
-            **{"gates": [], "figures": {}, "doubts": []},
+            "question": "the tests of a GPU", "machine": machine(), "status": None,
+            "gates": [], "figures": {}, "doubts": [],
             "disturbed": {"most": None, "note": "not measured: tests do not depend on the time"},
             "tests": {},
         }

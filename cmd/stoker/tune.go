@@ -36,6 +36,7 @@ type tuneCmd struct {
 
 	FindName    string `hidden:"" help:"Name of that dataset."`
 	FindSamples int64  `hidden:"" help:"Number of its samples."`
+	FindDevice  string `hidden:"" help:"Kind of device that decodes a share of the rows."`
 }
 
 func (tuneCmd) Help() string {
@@ -47,7 +48,7 @@ func (tuneCmd) Help() string {
 
 Chooses the fewest lanes, then the least prefetch, within 5 % of the best throughput, and writes that to
 stoker.playbook.yaml, where stoker.DataLoader(..., tune="playbook") finds it. When run again, it shows what changed. For
-torch's DataLoader, use stoker.tune in Python.`
+torch's DataLoader, and for the share of JPEGs that a GPU decodes, use stoker.tune in Python.`
 }
 
 func (t tuneCmd) Run(con *console) error {
@@ -133,6 +134,10 @@ func (t tuneCmd) own() (own tune.OwnLoader, space tune.Space, err error) {
 	if err != nil {
 		return own, space, err
 	}
+	if spec.DecodeDevice.By != "" {
+		return own, space, errs.New(errs.Config, "the Spec has decode_device, and this command has no device that decodes").
+			Try("use stoker.tune(..., decode_device=\"cuda\") in Python, or leave decode_device out")
+	}
 	space = tune.Space{Workers: t.Workers, Prefetch: t.Prefetch, Batch: t.BatchSize, All: t.All}
 	if len(space.Batch) == 0 {
 		space.Batch = []int{max(spec.Batch.Size, spec.Batch.GlobalSize, 1)}
@@ -176,11 +181,12 @@ func (t tuneCmd) find(con *console) error {
 	}
 	machine := tune.Look(con.ctx)
 	answer := map[string]any{}
-	if e, ok := p.Find(machine.Digest(), t.Find, tune.Own); ok {
+	about := tune.Entry{Dataset: t.Find, Name: t.FindName, Loader: tune.Own, Machine: machine.Digest(), Device: t.FindDevice}
+	if e, ok := p.Find(about); ok {
 		answer["entry"] = e
-	} else if e, ok := p.Nearest(tune.Entry{Dataset: t.Find, Name: t.FindName, Loader: tune.Own, Machine: machine.Digest()}); ok {
+	} else if e, ok := p.Nearest(about); ok {
 		now := e
-		now.Hardware, now.Dataset, now.Name, now.Samples = machine, t.Find, t.FindName, t.FindSamples
+		now.Hardware, now.Dataset, now.Name, now.Samples, now.Device = machine, t.Find, t.FindName, t.FindSamples, t.FindDevice
 		if e.Dataset == t.Find { // whatever its name is
 			now.Name = e.Name
 		}

@@ -73,6 +73,12 @@ func TestTune(t *testing.T) {
 	if got = command(t, "tune", "--find", "another", "--playbook", book); got.status != 0 || strings.Contains(got.out, "entry") {
 		t.Errorf("%+v", got)
 	}
+	got = command(t, "tune", "--find", report.Dataset, "--find-device", "cuda", "--playbook", book)
+	if got.status != 0 || strings.Contains(got.out, `"entry"`) || !strings.Contains(got.out, `"what": "decode_device"`) {
+		t.Errorf("%+v", got)
+	}
+	there := filepath.Join(dir, "there.yaml")
+	write(t, there, []byte("dataset: {format: synthetic, samples: 500, shape: [8, 8, 3]}\nbatch: {size: 4}\ndecode_device: {by: nvJPEG, share: 8}\n"))
 	write(t, book, []byte("version: 7\n"))
 	for _, c := range []struct {
 		args []string
@@ -84,6 +90,8 @@ func TestTune(t *testing.T) {
 		{[]string{"tune", dir, "--image-size", "0"}, "--image-size is 0"},
 		{[]string{"tune", "--spec", spec, "--workers", "0"}, "at least one lane"},
 		{[]string{"tune", "--spec", spec, "--playbook", book}, "version is 7"},
+		{[]string{"tune", "--spec", there}, "decode_device, and this command has no device that decodes\n  try: use stoker.tune("},
+		{[]string{"tune", dir, "--decode-device", "cuda"}, "unknown flag --decode-device"},
 		{[]string{"tune", "--find", "x", "--playbook", filepath.Join(dir, "none.yaml")}, "none.yaml does not exist"},
 	} {
 		if got := command(t, c.args...); got.status != 2 || !strings.Contains(got.err, c.want) {

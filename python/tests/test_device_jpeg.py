@@ -474,6 +474,20 @@ def test_mixed(photos: Path, decoder: Counted, mix: Any) -> None:
     assert len(decoder.all) == 200
 
 
+@pytest.mark.parametrize(("share", "sixteenths"), [(1.0, 16), (0.5, 8), (0.3, 5)])
+def test_the_line_says_who_decodes(
+    photos: Path, share: float, sixteenths: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with loader(photos, CROP, "cpu", share, num_workers=2) as made:
+        next(iter(made))
+    found = _device_jpeg._decoder(False)[0]
+    assert found is not None
+    assert f"native, 2 lanes, cpu decodes {sixteenths}/16 of the JPEGs ({found.name}), seed 3" in capfd.readouterr().err
+    with loader(photos, CROP) as made:
+        next(iter(made))
+    assert "decodes" not in capfd.readouterr().err
+
+
 # The kernel.
 
 

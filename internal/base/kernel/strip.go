@@ -29,8 +29,8 @@ type Strip struct {
 var ErrElsewhere = errors.New("a JPEG that only this package decodes")
 
 // Strip appends to dst the part of a JPEG that a box needs, for another decoder, or all of
-// the picture, if it has no restart markers, if their segments are no shorter than it, or if
-// they cannot be put below each other. What applications have added, such as Exif, is left
+// the picture, if it has no restart markers, if its strip would be as large, or if the
+// segments cannot be put below each other. What applications have added, such as Exif, is left
 // out, except for what says which colours there are. Nothing is decoded.
 //
 // An interpolating decoder makes the chroma of a pixel of several samples, which in a strip
@@ -87,11 +87,11 @@ func (c *cutting) whole(dst []byte) []byte {
 	return append(dst, c.f.file[c.f.scan:c.end+2]...)
 }
 
-// most is the limit of a JPEG's sides.
+// mostSide is the limit of a JPEG's sides.
 const mostSide = 65535
 
 // strip appends the segments of a box that ends in row bottom of MCUs; false, and nothing, if
-// they are no legal JPEG, or not less than the picture.
+// that is not a legal JPEG, or not less than the picture.
 func (c *cutting) strip(dst []byte, s *Strip, bottom int) ([]byte, bool) {
 	n := 0
 	last := -1 // segment that was counted, or sent, last

@@ -12,6 +12,8 @@ type Settings struct {
 	Prefetch int  `json:"prefetch" yaml:"prefetch"`
 	Pin      bool `json:"pin_memory" yaml:"pin_memory"`
 	Batch    int  `json:"batch_size" yaml:"batch_size"`
+	// Share is how many sixteenths of the rows a device decodes.
+	Share int `json:"decode_sixteenths,omitempty" yaml:"decode_sixteenths,omitempty"`
 }
 
 // Figures are the measurements with some settings in the steady state; the first
@@ -33,13 +35,14 @@ type Measurement struct {
 	Failed string `json:"failed,omitempty"` // why there are no figures
 }
 
-// Slack is how much of the best throughput is given up for fewer workers and less
-// prefetch: both cost memory, and workers cost the trainer's cores.
+// Slack is how much of the best throughput is given up for a smaller share, fewer
+// workers and less prefetch: a share costs time of the trainer's device, workers its
+// cores, and both workers and prefetch memory.
 const Slack = 0.05
 
-// Choose returns the settings with the fewest workers, then the least prefetch,
-// whose throughput is within Slack of the best; of these the fastest. It also
-// returns the best itself; false if nothing was measured.
+// Choose returns the settings with the smallest share, then the fewest workers, then
+// the least prefetch, whose throughput is within Slack of the best; of these the
+// fastest. It also returns the best itself; false if nothing was measured.
 func Choose(table []Measurement) (choice, best Measurement, ok bool) {
 	good := slices.DeleteFunc(slices.Clone(table), func(m Measurement) bool { return m.Failed != "" || m.Samples <= 0 })
 	if len(good) == 0 {
@@ -48,7 +51,8 @@ func Choose(table []Measurement) (choice, best Measurement, ok bool) {
 	best = slices.MaxFunc(good, func(a, b Measurement) int { return cmp.Compare(a.Samples, b.Samples) })
 	good = slices.DeleteFunc(good, func(m Measurement) bool { return m.Samples < best.Samples*(1-Slack) })
 	choice = slices.MinFunc(good, func(a, b Measurement) int {
-		return cmp.Or(cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.Prefetch, b.Prefetch), cmp.Compare(b.Samples, a.Samples))
+		return cmp.Or(cmp.Compare(a.Share, b.Share), cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.Prefetch, b.Prefetch),
+			cmp.Compare(b.Samples, a.Samples))
 	})
 	return choice, best, true
 }

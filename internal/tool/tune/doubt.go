@@ -11,21 +11,18 @@ import (
 // it is then about a loader on the remaining cores.
 const crowded = 0.25
 
-// doubt says why a choice of workers cannot be trusted; "" if it can. rates are all
-// measurements of a setting, others the cores that other processes kept busy.
+// doubt says why a choice of workers and share cannot be trusted; "" if it can. rates
+// are all measurements of a setting, others the cores that other processes kept busy.
 //
-// A choice claims that more workers are not worth it, and that fewer are not
-// enough. Both must hold wherever a setting may be in the range of its
-// measurements.
+// A choice claims that more workers are not worth it, and that fewer are not enough
+// with the same share; and the same of larger and smaller shares. All of it must hold
+// wherever a setting may be in the range of its measurements.
 func doubt(table []Measurement, rates map[Settings][]float64, choice Measurement, others, cores float64) (why string, noise float64) {
 	noise = repeated(table, rates)
-	var counts []int
-	for _, m := range table {
-		if m.Failed == "" && m.Samples > 0 && !slices.Contains(counts, m.Workers) {
-			counts = append(counts, m.Workers)
-		}
-	}
-	if len(counts) < 2 {
+	several := slices.ContainsFunc(table, func(m Measurement) bool {
+		return m.Failed == "" && m.Samples > 0 && (m.Workers != choice.Workers || m.Share != choice.Share)
+	})
+	if !several {
 		return "", noise // there is no choice to make
 	}
 	if others > crowded*cores {
@@ -33,14 +30,18 @@ func doubt(table []Measurement, rates map[Settings][]float64, choice Measurement
 	}
 	least, most := interval(choice, rates[choice.Settings], noise)
 	for _, m := range table {
-		if m.Failed != "" || m.Samples <= 0 || m.Workers == choice.Workers || m.Batch != choice.Batch {
+		if m.Failed != "" || m.Samples <= 0 || m.Batch != choice.Batch {
 			continue
 		}
+		more, what, which := m.Share-choice.Share, fmt.Sprintf("%d/%d on the device from %d/%d", m.Share, Sixteenths, choice.Share, Sixteenths), "share"
+		if more == 0 {
+			more, what, which = m.Workers-choice.Workers, fmt.Sprintf("%s from %d", show.Things(m.Workers, "worker"), choice.Workers), "number"
+		}
 		_, top := interval(m, rates[m.Settings], noise)
-		if m.Workers > choice.Workers && least < (1-2*Slack)*top || m.Workers < choice.Workers && top > most {
-			return fmt.Sprintf("measurements of one setting differ by %.0f %%, and %s from %d by %.0f %%: it cannot be told which number is enough",
-				100*max(noise, spread(rates[m.Settings]), spread(rates[choice.Settings])), show.Things(m.Workers, "worker"), choice.Workers,
-				100*max(m.Samples-choice.Samples, choice.Samples-m.Samples)/max(m.Samples, choice.Samples)), noise
+		if more > 0 && least < (1-2*Slack)*top || more < 0 && top > most {
+			return fmt.Sprintf("measurements of one setting differ by %.0f %%, and %s by %.0f %%: it cannot be told which %s is enough",
+				100*max(noise, spread(rates[m.Settings]), spread(rates[choice.Settings])), what,
+				100*max(m.Samples-choice.Samples, choice.Samples-m.Samples)/max(m.Samples, choice.Samples), which), noise
 		}
 	}
 	return "", noise

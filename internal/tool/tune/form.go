@@ -54,6 +54,7 @@ func playbookForm() form {
 	one := form{kind: isWhole, least: 1}
 	settings := form{kind: isPairs, keys: []member{
 		has("num_workers", count), has("prefetch", count), has("pin_memory", form{kind: isTruth}), has("batch_size", one),
+		may("decode_sixteenths", count),
 	}}
 	figures := form{kind: isPairs, keys: []member{
 		may("samples_per_second", amount), may("batches_per_second", amount), may("cores_busy", amount), may("first_batch_s", amount),
@@ -64,7 +65,7 @@ func playbookForm() form {
 		may("gpus", form{kind: isList, of: &word}),
 	}}
 	entry := form{kind: isPairs, keys: []member{
-		has("machine", word), has("dataset", word), may("name", word), may("samples", count), has("loader", word), has("date", word),
+		has("machine", word), has("dataset", word), may("name", word), may("samples", count), has("loader", word), may("decode_device", word), has("date", word),
 		may("step_s", amount), has("settings", settings), may("figures", figures), may("hardware", hardware),
 	}}
 	return form{kind: isPairs, keys: []member{has("version", one), may("entries", form{kind: isList, of: &entry})}}

@@ -56,7 +56,7 @@ func (r *Report) entry(now time.Time) Entry {
 		*x = digits(*x)
 	}
 	return Entry{
-		Machine: r.Hardware.Digest(), Dataset: r.Dataset, Name: r.Name, Samples: r.Samples, Loader: r.Loader, Step: r.Step,
+		Machine: r.Hardware.Digest(), Dataset: r.Dataset, Name: r.Name, Samples: r.Samples, Loader: r.Loader, Device: r.Device, Step: r.Step,
 		Date: now.UTC().Format(time.RFC3339), Settings: r.Choice.Settings, Figures: f, Hardware: r.Hardware,
 	}
 }

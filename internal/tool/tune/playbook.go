@@ -2,6 +2,7 @@ package tune
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -31,13 +32,14 @@ type Playbook struct {
 	Entries []Entry `yaml:"entries"`
 }
 
-// Entry is one machine, dataset and kind of loader.
+// Entry is one machine, dataset, kind of loader and device that decodes.
 type Entry struct {
 	Machine  string   `json:"machine" yaml:"machine"`                     // Hardware.Digest
 	Dataset  string   `json:"dataset" yaml:"dataset"`                     // its digest
 	Name     string   `json:"name" yaml:"name"`                           // its name, for people
 	Samples  int64    `json:"samples,omitempty" yaml:"samples,omitempty"` // of the dataset; 0: unknown
 	Loader   string   `json:"loader" yaml:"loader"`
+	Device   string   `json:"decode_device,omitempty" yaml:"decode_device,omitempty"`
 	Date     string   `json:"date" yaml:"date"` // RFC 3339, UTC
 	Step     float64  `json:"step_s" yaml:"step_s"`
 	Settings Settings `json:"settings" yaml:"settings"`
@@ -91,6 +93,12 @@ func parse(written []byte) (*Playbook, error) {
 		if e.Loader == Own && s.Workers > spec.MaxLanes {
 			return nil, fmt.Errorf("entry %d has num_workers %d: a loader has at most %d lanes", i+1, s.Workers, spec.MaxLanes)
 		}
+		if s.Share > Sixteenths {
+			return nil, fmt.Errorf("entry %d has decode_sixteenths %d: give 0 to %d", i+1, s.Share, Sixteenths)
+		}
+		if s.Share > 0 && e.Device == "" {
+			return nil, fmt.Errorf("entry %d has decode_sixteenths, but no decode_device", i+1)
+		}
 		if _, err := time.Parse(time.RFC3339, e.Date); err != nil {
 			return nil, fmt.Errorf("entry %d has the date %q, which is not RFC 3339, such as 2026-11-21T18:00:00Z", i+1, e.Date)
 		}
@@ -119,6 +127,9 @@ func (p *Playbook) text() []byte {
 			put(4, "samples", e.Samples)
 		}
 		put(4, "loader", quoted(e.Loader))
+		if e.Device != "" {
+			put(4, "decode_device", quoted(e.Device))
+		}
 		put(4, "date", quoted(e.Date))
 		put(4, "step_s", e.Step)
 		b.WriteString("    settings:\n")
@@ -126,6 +137,9 @@ func (p *Playbook) text() []byte {
 		put(6, "prefetch", e.Settings.Prefetch)
 		put(6, "pin_memory", e.Settings.Pin)
 		put(6, "batch_size", e.Settings.Batch)
+		if e.Device != "" {
+			put(6, "decode_sixteenths", e.Settings.Share)
+		}
 		b.WriteString("    figures:\n")
 		put(6, "samples_per_second", e.Figures.Samples)
 		put(6, "batches_per_second", e.Figures.Batches)
@@ -189,8 +203,8 @@ func write(path string, text []byte) error {
 	return nil
 }
 
-// Put adds an entry, or replaces the one for the same machine, dataset and kind of
-// loader.
+// Put adds an entry, or replaces the one for the same machine, dataset, kind of loader
+// and device that decodes.
 func (p *Playbook) Put(e Entry) {
 	if i := p.at(e); i >= 0 {
 		p.Entries[i] = e
@@ -201,13 +215,14 @@ func (p *Playbook) Put(e Entry) {
 
 func (p *Playbook) at(e Entry) int {
 	return slices.IndexFunc(p.Entries, func(o Entry) bool {
-		return o.Machine == e.Machine && o.Dataset == e.Dataset && o.Loader == e.Loader
+		return o.Machine == e.Machine && o.Dataset == e.Dataset && o.Loader == e.Loader && o.Device == e.Device
 	})
 }
 
-// Find returns the entry for a machine and dataset.
-func (p *Playbook) Find(machine, dataset, loader string) (Entry, bool) {
-	if i := p.at(Entry{Machine: machine, Dataset: dataset, Loader: loader}); i >= 0 {
+// Find returns the entry for a machine, dataset, kind of loader and device that
+// decodes, of e.
+func (p *Playbook) Find(e Entry) (Entry, bool) {
+	if i := p.at(e); i >= 0 {
 		return p.Entries[i], true
 	}
 	return Entry{}, false
@@ -220,21 +235,25 @@ func (p *Playbook) Previous(e Entry) (Entry, bool) {
 		return p.Entries[i], true
 	}
 	return p.youngest(e.Loader,
-		func(o Entry) bool { return o.Dataset == e.Dataset },
-		func(o Entry) bool { return samePath(o.Name, e.Name) && o.Machine == e.Machine },
-		func(o Entry) bool { return samePath(o.Name, e.Name) },
+		func(o Entry) bool { return o.Device == e.Device && o.Dataset == e.Dataset },
+		func(o Entry) bool { return o.Device == e.Device && samePath(o.Name, e.Name) && o.Machine == e.Machine },
+		func(o Entry) bool { return o.Device == e.Device && samePath(o.Name, e.Name) },
 	)
 }
 
-// Nearest is Previous, or the newest entry of a dataset whose path has the same
-// end: it may be stored elsewhere on another machine.
+// Nearest is Previous, or the newest entry with another device that decodes, or that
+// of a dataset whose path has the same end: it may be stored elsewhere on another
+// machine.
 func (p *Playbook) Nearest(e Entry) (Entry, bool) {
 	if o, ok := p.Previous(e); ok {
 		return o, true
 	}
-	return p.youngest(e.Loader, func(o Entry) bool {
-		return o.Name != "" && e.Name != "" && filepath.Base(o.Name) == filepath.Base(e.Name)
-	})
+	return p.youngest(e.Loader,
+		func(o Entry) bool { return o.Dataset == e.Dataset },
+		func(o Entry) bool {
+			return o.Name != "" && e.Name != "" && filepath.Base(o.Name) == filepath.Base(e.Name)
+		},
+	)
 }
 
 // youngest is the newest entry that satisfies the first of these conditions that
@@ -314,6 +333,8 @@ func Changes(before, after Entry) (all []Change) {
 	add("settings", Keyword(after.Loader), dash(s.Prefetch), dash(t.Prefetch))
 	add("settings", "pin_memory", s.Pin, t.Pin)
 	add("settings", "batch_size", s.Batch, t.Batch)
+	add("settings", "decode_device", cmp.Or(before.Device, "none"), cmp.Or(after.Device, "none"))
+	add("settings", "decode_sixteenths", s.Share, t.Share)
 	add("settings", "step in seconds", before.Step, after.Step)
 	f, g := before.Figures, after.Figures
 	limit := max(noise, f.Spread, g.Spread)

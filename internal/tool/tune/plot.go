@@ -41,10 +41,10 @@ const (
 )
 
 // curve is the best measurement of every number of workers, for the chosen batch
-// size.
+// size and share.
 func (r *Report) curve() (out []Measurement) {
 	for _, m := range r.Table {
-		if m.Failed != "" || m.Batch != r.Choice.Batch {
+		if m.Failed != "" || m.Batch != r.Choice.Batch || m.Share != r.Choice.Share {
 			continue
 		}
 		i := slices.IndexFunc(out, func(o Measurement) bool { return o.Workers == m.Workers })
@@ -143,7 +143,7 @@ func (r *Report) shapes() (all []shape) {
 	}
 	chosen := point{x(r.Choice.Workers), y(r.Choice.Samples)}
 	all = append(all, shape{points: []point{chosen}, disc: true, width: 8, color: accent}, shape{points: []point{chosen}, disc: true, width: 4.2, color: paper})
-	text(point{left + 20 + inner/2, 58}, middle, accent, "chosen: "+r.Choice.Words(r.Loader))
+	text(point{left + 20 + inner/2, 58}, middle, accent, "chosen: "+r.words(r.Choice.Settings))
 	return all
 }
 

@@ -12,11 +12,16 @@ type Space struct {
 	Prefetch []int  `json:"prefetch"`
 	Pin      []bool `json:"pin_memory"`
 	Batch    []int  `json:"batch_size"`
+	// Shares are the sixteenths of the rows that a device may decode; empty: none.
+	// Workers are compared with the first.
+	Shares []int `json:"decode_sixteenths,omitempty"`
 	// Usual is the prefetch with which workers are compared, one of Prefetch.
 	Usual int     `json:"usual_prefetch"`
 	Cores float64 `json:"cores"` // usable cores
 	Step  float64 `json:"-"`     // seconds of a training step: no loader is faster
 	All   bool    `json:"all"`   // measure every combination
+
+	share int // of settings
 }
 
 // workerCounts are the numbers worth trying: closer together if they are small, and
@@ -40,7 +45,7 @@ func (s Space) settings(batch, workers, prefetch int, pin bool) Settings {
 	if workers == 0 {
 		prefetch = 0
 	}
-	return Settings{Workers: workers, Prefetch: prefetch, Pin: pin, Batch: batch}
+	return Settings{Workers: workers, Prefetch: prefetch, Pin: pin, Batch: batch, Share: s.share}
 }
 
 // every are all combinations.
@@ -49,8 +54,10 @@ func (s Space) every() (all []Settings) {
 		for _, w := range s.Workers {
 			for _, p := range s.Prefetch {
 				for _, pin := range s.Pin {
-					if one := s.settings(batch, w, p, pin); !slices.Contains(all, one) {
-						all = append(all, one)
+					for _, s.share = range s.Shares {
+						if one := s.settings(batch, w, p, pin); !slices.Contains(all, one) {
+							all = append(all, one)
+						}
 					}
 				}
 			}
@@ -60,8 +67,8 @@ func (s Space) every() (all []Settings) {
 }
 
 // Next is what to measure next, given what was measured; false if enough is known.
-// It tries workers first (with the usual prefetch), then prefetch if it may matter,
-// then pinned memory.
+// It tries workers first (with the usual prefetch), then shares of a device, then
+// prefetch if it may matter, then pinned memory.
 func (s Space) Next(table []Measurement) (Settings, bool) {
 	if s.All {
 		for _, one := range s.every() {
@@ -78,7 +85,9 @@ func (s Space) Next(table []Measurement) (Settings, bool) {
 				mine = append(mine, m)
 			}
 		}
-		for _, look := range []func(int, []Measurement) (Settings, bool){s.more, s.fewer, s.prefetch, s.pin} {
+		s.share = s.Shares[0]
+		at := s.at(batch, mine)
+		for _, look := range []func(int, []Measurement) (Settings, bool){s.more, s.fewer, s.shares, at.less, at.prefetch, at.pin} {
 			if next, ok := look(batch, mine); ok {
 				return next, true
 			}

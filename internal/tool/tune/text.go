@@ -17,6 +17,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.Step > 0 {
 		fmt.Fprintf(&b, "with a training step of %s\n", show.Time(time.Duration(r.Step*float64(time.Second))))
 	}
+	if r.Device != "" {
+		fmt.Fprintf(&b, "with decode_device=%q\n", r.Device)
+	}
 	r.writeTable(&b)
 	if len(r.LeftOut) > 0 {
 		fmt.Fprintf(&b, "not measured, because by the model they are unlikely to be the best: %s workers\n", strings.Trim(fmt.Sprint(r.LeftOut), "[]"))
@@ -27,8 +30,11 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.Doubt != "" {
 		fmt.Fprintf(&b, "\nno recommendation: %s\n  run it again on an idle machine, or with a larger budget; the playbook is unchanged\n", r.Doubt)
 	} else {
-		fmt.Fprintf(&b, "\nuse %s\n", r.Choice.Words(r.Loader))
+		fmt.Fprintf(&b, "\nuse %s\n", r.words(r.Choice.Settings))
 		r.writeWhy(&b)
+		if why := r.whoDecodes(); why != "" {
+			fmt.Fprintf(&b, "  %s\n", why)
+		}
 	}
 	r.writeChanges(&b)
 	for _, n := range r.Notes {
@@ -50,7 +56,11 @@ func (r *Report) writeTable(b *strings.Builder) {
 	if len(batches) > 1 {
 		fmt.Fprintf(b, "%6s  ", "batch")
 	}
+	shares := len(r.shares()) > 1
 	fmt.Fprintf(b, "%7s  %8s  ", "workers", "prefetch")
+	if shares {
+		fmt.Fprintf(b, "%9s  ", "on device")
+	}
 	if len(pins) > 1 {
 		fmt.Fprintf(b, "%4s  ", "pin")
 	}
@@ -65,6 +75,9 @@ func (r *Report) writeTable(b *strings.Builder) {
 			fmt.Fprintf(b, "%6d  ", m.Batch)
 		}
 		fmt.Fprintf(b, "%7d  %8s  ", m.Workers, dash(m.Prefetch))
+		if shares {
+			fmt.Fprintf(b, "%9s  ", fmt.Sprintf("%d/%d", m.Share, Sixteenths))
+		}
 		if len(pins) > 1 {
 			fmt.Fprintf(b, "%4s  ", map[bool]string{true: "yes", false: "no"}[m.Pin])
 		}
@@ -95,11 +108,15 @@ func number(x float64) string {
 
 func (r *Report) writeWhy(b *strings.Builder) {
 	if r.Choice.Settings == r.Best.Settings {
-		fmt.Fprintf(b, "the fastest setting measured; fewer workers are not within %.0f %% of it\n", 100*Slack)
+		with := ""
+		if len(r.shares()) > 1 {
+			with = " with as much on the device"
+		}
+		fmt.Fprintf(b, "the fastest setting measured; fewer workers%s are not within %.0f %% of it\n", with, 100*Slack)
 		return
 	}
 	fmt.Fprintf(b, "  %s samples/s, within %.0f %% of the best (%s with %s)\n", number(r.Choice.Samples), 100*Slack,
-		number(r.Best.Samples), r.Best.Words(r.Loader))
+		number(r.Best.Samples), r.words(r.Best.Settings))
 	if len(r.Pairs) > 0 {
 		b.WriteString("  measured again in turn:")
 		for i, p := range r.Pairs {

@@ -1,6 +1,7 @@
-// Package tune finds out with how many workers, how much prefetch and with or
-// without pinned memory a loader is fast enough: the fewest workers, then the least
-// prefetch, within Slack of the best.
+// Package tune finds out with how many workers, how much prefetch, with or without
+// pinned memory, and with which share of a device that decodes a loader is fast
+// enough: the smallest share, then the fewest workers, then the least prefetch, within
+// Slack of the best.
 //
 // A Meter measures: stoker's own loaders are run by Own in this process, others by
 // a Python process at the other end of a pipe (Line). What to measure next is a
@@ -13,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -38,6 +40,9 @@ type Subject struct {
 	Name    string  `json:"name"`              // of the dataset, for people
 	Samples int64   `json:"samples,omitempty"` // of the dataset; 0: unknown
 	Step    float64 `json:"step_s"`            // simulated training step, seconds
+	// Device is the kind of device that decodes a share of the rows; "": the engine
+	// decodes all.
+	Device string `json:"decode_device,omitempty"`
 }
 
 // Config is one tuning.
@@ -104,7 +109,10 @@ func (s Space) Complete(loader string, cores float64, gpu bool) Space {
 			s.Pin = []bool{false, true}
 		}
 	}
-	for _, list := range []*[]int{&s.Workers, &s.Prefetch, &s.Batch} {
+	if len(s.Shares) == 0 {
+		s.Shares = []int{0}
+	}
+	for _, list := range []*[]int{&s.Workers, &s.Prefetch, &s.Batch, &s.Shares} {
 		*list = slices.Clone(*list)
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
@@ -121,11 +129,14 @@ func (s Space) Complete(loader string, cores float64, gpu bool) Space {
 
 // Check returns what is wrong with a Space.
 func (s Space) Check() error {
+	if n := len(s.Shares); n > 0 && s.Shares[n-1] > Sixteenths {
+		return errs.New(errs.Config, "decode_sixteenths to try is %d", s.Shares[n-1]).Try("give numbers of at most %d", Sixteenths)
+	}
 	for _, list := range []struct {
 		name  string
 		v     []int
 		least int
-	}{{"workers", s.Workers, 0}, {"prefetch", s.Prefetch, 1}, {"batch_size", s.Batch, 1}} {
+	}{{"workers", s.Workers, 0}, {"prefetch", s.Prefetch, 1}, {"batch_size", s.Batch, 1}, {"decode_sixteenths", s.Shares, 0}} {
 		if len(list.v) == 0 {
 			return errs.New(errs.Config, "no %s to try", list.name)
 		}
@@ -176,7 +187,7 @@ func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 	}
 	r.Table = s.table
 	slices.SortStableFunc(r.Table, func(a, b Measurement) int {
-		return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.Prefetch, b.Prefetch))
+		return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Share, b.Share), cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.Prefetch, b.Prefetch))
 	})
 	for _, w := range c.Space.Workers {
 		if !slices.ContainsFunc(r.Table, func(m Measurement) bool { return m.Workers == w }) {
@@ -227,6 +238,9 @@ type search struct {
 // into the budget.
 func (c Config) slice() time.Duration {
 	n := len(c.Space.Workers) + 2*len(c.Space.Prefetch) + len(c.Space.Pin)
+	if len(c.Space.Shares) > 1 {
+		n += len(c.Space.Shares)/2 + 3 + bits.Len(uint(len(c.Space.Workers)))
+	}
 	n *= len(c.Space.Batch)
 	if c.Space.All {
 		n = len(c.Space.every())

@@ -296,6 +296,8 @@ func TestSpaceIsChecked(t *testing.T) {
 		{Workers: []int{-1}, Prefetch: []int{2}, Batch: []int{1}},
 		{Workers: []int{1}, Prefetch: []int{0}, Batch: []int{1}},
 		{Workers: []int{1}, Prefetch: []int{1}, Batch: []int{0}},
+		{Workers: []int{1}, Prefetch: []int{1}, Batch: []int{1}},
+		{Workers: []int{1}, Prefetch: []int{1}, Batch: []int{1}, Shares: []int{0, 17}},
 	} {
 		if _, err := Run(t.Context(), Config{Space: s}, &machine{}); errs.CodeOf(err) != errs.Config {
 			t.Errorf("%+v: %v", s, err)
@@ -495,10 +497,10 @@ func TestKeep(t *testing.T) {
 	if err != nil || !found || len(p.Entries) != 2 {
 		t.Errorf("%v %v", p, err)
 	}
-	if e, ok := p.Find(r.Hardware.Digest(), r.Dataset, Torch); !ok || e.Date != "2026-11-21T19:00:00Z" {
+	if e, ok := p.Find(Entry{Machine: r.Hardware.Digest(), Dataset: r.Dataset, Loader: Torch}); !ok || e.Date != "2026-11-21T19:00:00Z" {
 		t.Errorf("%+v", e)
 	}
-	if _, ok := p.Find(r.Hardware.Digest(), r.Dataset, Own); ok {
+	if _, ok := p.Find(Entry{Machine: r.Hardware.Digest(), Dataset: r.Dataset, Loader: Own}); ok {
 		t.Error("an entry of torch is none of stoker's")
 	}
 }
@@ -551,10 +553,12 @@ func entries() *rapid.Generator[Entry] {
 		if rapid.Bool().Draw(t, "gpu") {
 			h.GPUs = rapid.SliceOfN(text, 1, 3).Draw(t, "gpus")
 		}
+		device := rapid.SampledFrom([]string{"", "cpu", "cuda"}).Draw(t, "device")
+		share := rapid.IntRange(0, min(len(device), 1)*Sixteenths).Draw(t, "share")
 		return Entry{
-			Machine: h.Digest(), Dataset: text.Draw(t, "dataset"), Name: text.Draw(t, "name"), Loader: rapid.SampledFrom([]string{Own, Torch, "no"}).Draw(t, "loader"),
+			Device: device, Machine: h.Digest(), Dataset: text.Draw(t, "dataset"), Name: text.Draw(t, "name"), Loader: rapid.SampledFrom([]string{Own, Torch, "no"}).Draw(t, "loader"),
 			Date: time.Unix(rapid.Int64Range(0, 4e9).Draw(t, "date"), 0).UTC().Format(time.RFC3339), Step: number.Draw(t, "step"), Hardware: h,
-			Settings: Settings{Workers: rapid.IntRange(0, 99).Draw(t, "workers"), Prefetch: 2, Pin: rapid.Bool().Draw(t, "pin"), Batch: 64},
+			Settings: Settings{Workers: rapid.IntRange(0, 99).Draw(t, "workers"), Prefetch: 2, Pin: rapid.Bool().Draw(t, "pin"), Batch: 64, Share: share},
 			Figures:  Figures{Samples: number.Draw(t, "samples"), Cores: number.Draw(t, "busy")},
 		}
 	})
@@ -590,7 +594,7 @@ func TestPlaybooksThatAreNone(t *testing.T) {
 		{strings.ReplaceAll(good, "torch", "t\xff"), 0, "it is not UTF-8"},
 		{strings.ReplaceAll(good, "version: 1\n", ""), 1, "the file has no version"},
 		{strings.ReplaceAll(good, "prefetch: 2", "prefetchh: 2"), 12, "unknown key prefetchh; there is prefetch"},
-		{strings.ReplaceAll(good, "prefetch: 2", "ahead: 2"), 12, "unknown key ahead; there are num_workers, prefetch, pin_memory, batch_size"},
+		{strings.ReplaceAll(good, "prefetch: 2", "ahead: 2"), 12, "unknown key ahead; there are num_workers, prefetch, pin_memory, batch_size, decode_sixteenths"},
 		{strings.ReplaceAll(good, "prefetch: 2", "num_workers: 2"), 12, "duplicate key num_workers"},
 		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: -2"), 12, "prefetch is -2; it should be a whole number from 0 on"},
 		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: many"), 12, "prefetch is many; it should be a whole number"},

@@ -72,6 +72,11 @@ class Decoding(NamedTuple):
     decoder: Decoder
     share: int  # of the rows, in sixteenths
     repeats: bool  # it repeats samples of chroma
+    given: bool  # the share is the user's, so a playbook does not change it
+
+    def words(self, device: str) -> str:
+        """For the line at start."""
+        return f"{device} decodes {self.share}/{SIXTEENTHS} of the JPEGs ({self.decoder.name})"
 
     def spec(self) -> dict[str, Any]:
         """Part of the Spec."""
@@ -127,7 +132,7 @@ def read(
     if decoder is None:
         problems.add(f"{where} has no decoder: {why}", "pip install torchcodec (0.16 or later), or leave it out")
         return None
-    return Decoding(decoder, sixteenths, _repeats(decoder, target))
+    return Decoding(decoder, sixteenths, _repeats(decoder, target), type(given) is tuple)
 
 
 # Decoders.

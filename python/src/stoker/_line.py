@@ -20,6 +20,8 @@ def announce(info: _client.Opened, settings: Settings, ranks: tuple[int, int], f
         line = f"native, {info.lanes} lane{'s' if info.lanes != 1 else ''}"
     else:
         line = hands.words()
+    if settings.decoding is not None and settings.target is not None:
+        line += f", {settings.decoding.words(settings.target.device)}"
     if world > 1:
         line += f", rank {rank} of {world}"
     _notice.say(

@@ -169,8 +169,9 @@ class DataLoader(Passing, _Base[T]):
                       pictures, the engine decodes. Pixels differ by a few levels from those without. "cpu" has
                       libjpeg-turbo, in the training process
     tune              "playbook", or the path of one: uses the num_workers and prefetch that ``stoker.tune`` found for
-                      this machine and dataset, unless they are given here. Without a matching entry, warns and uses the
-                      defaults; without the file, ConfigError
+                      this machine and dataset, unless they are given here; with ``decode_device="cuda"``, those that it
+                      found with that, and the share of the rows. Without a matching entry, warns and uses the defaults;
+                      without the file, ConfigError
 
     Raises ConfigError at once for everything that is wrong with the keywords, in one message. On first use, raises
     ConfigError, DataError, SourceError and ResourceError for what is wrong with the dataset, its transforms or the

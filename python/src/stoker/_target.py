@@ -26,6 +26,11 @@ class Target(NamedTuple):
     placement: Placement | None = None  # of these over several devices; ``device`` is "" then
 
     @property
+    def kind(self) -> str:
+        """The device without its number."""
+        return self.device.partition(":")[0]
+
+    @property
     def moves(self) -> bool:
         """Whether batches are copied."""
         return self.jax or self.device != "cpu"

@@ -23,6 +23,7 @@ from typing import Any
 from . import _command, _notice
 from ._benchmark import benchmark
 from ._datasets import Dataset, absolute
+from ._device_jpeg import SIXTEENTHS
 from ._errors import ConfigError, Problems, from_wire, many, whole
 from ._mixture import in_python
 from ._numbers import scalar
@@ -32,6 +33,7 @@ from ._spec import Settings
 
 FILE = "stoker.playbook.yaml"
 _MAKE = "lambda **settings: DataLoader(dataset, batch_size=64, **settings)"
+_SHARES = list(range(0, SIXTEENTHS + 1, 2))  # of the rows that a device decodes, to try
 _RUN = _command.Verb("tune", "tuning", "it starts again from the beginning")
 
 
@@ -62,6 +64,7 @@ def tune(
     prefetch: Sequence[int] | None = None,
     pin_memory: Sequence[bool] | None = None,
     batch_size: Sequence[int] | None = None,
+    decode_device: Any = None,
     step: float | Callable[[Any], Any] = 0.0,
     budget: float = 300.0,
     exhaustive: bool = False,
@@ -71,14 +74,17 @@ def tune(
     quiet: bool = False,
 ) -> Tuning:
     """Finds the fewest workers, then the least prefetch, with which a loader is within 5 % of its best on this machine.
+    With ``decode_device``, first the smallest share of the rows that the device decodes.
 
     make_loader   a function that makes a loader of stoker's or torch's from keywords, such as
                   ``lambda **settings: torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, **settings)``.
                   It gets num_workers; prefetch_factor if there are workers (for stoker's loaders prefetch); and
-                  pin_memory and batch_size if they are searched. It need not accept all of these
+                  pin_memory, batch_size and decode_device if they are searched. It need not accept all of these
     workers, prefetch, pin_memory, batch_size   the values to try. Default: workers by the cores; prefetch 2, 4 and 8
                   (less leaves no reserve for a late batch); pin_memory False, and True if CUDA is available; the
                   loader's batch size
+    decode_device  the device= of stoker's loader, such as "cuda": the share of the rows that it decodes is searched,
+                  too. make_loader gets ``decode_device=("cuda", 0.5)`` and the like, and None for the engine alone
     step          seconds of a training step, or a function of the batch: the search then stops at what feeds it
     budget        approximate seconds for everything
     exhaustive    measures every combination, not only those that a model of the throughput leaves open
@@ -103,13 +109,15 @@ def tune(
         problems.add(f"make_loader is of type {type(make_loader).__name__}", f"give a function: {_MAKE}")
     elif isinstance(make_loader, type) and make_loader.__name__ == "DataLoader":
         problems.add("make_loader is the class DataLoader, which would be called without a dataset", f"write {_MAKE}")
+    if isinstance(decode_device, tuple):
+        problems.add(f"decode_device is {decode_device!r:.80}", "give the device alone: its share is what is searched")
     if not isinstance(budget, (int, float)) or not 0 < budget < float("inf"):
         problems.add(f"budget is {budget!r}", "give seconds")
     for key, values in (("workers", workers), ("prefetch", prefetch), ("batch_size", batch_size)):
         if values is not None and (isinstance(values, (str, bytes)) or not values or not all(map(whole, values))):
             problems.add(f"{key} is {values!r}", "give a list of whole numbers to try")
     problems.raise_any()
-    maker = _Maker(make_loader, workers, batch_size)
+    maker = _Maker(make_loader, workers, batch_size, decode_device)
     pins = list(pin_memory) if pin_memory is not None else [False, True] if _cuda() else [False]
     space: dict[str, Any] = {
         "workers": list(workers or []),
@@ -118,10 +126,13 @@ def tune(
         "batch_size": list(batch_size or [maker.batch_size]),
         "all": exhaustive,
     }
+    if maker.shares:
+        space["decode_sixteenths"] = maker.shares
     maker.given = {"pin_memory": len(space["pin_memory"]) > 1 or pin_memory is not None, "batch_size": bool(batch_size)}
     ask = {
         "loader": maker.kind,
         "dataset": maker.digest,
+        "decode_device": maker.decodes,
         "name": name or maker.name,
         "samples": maker.samples,
         "step_s": 0.0 if callable(step) else float(step),
@@ -142,7 +153,11 @@ class _Maker:
     """Makes loaders with the user's function, and remembers facts about the first one."""
 
     def __init__(
-        self, make: Callable[..., Any], workers: Sequence[int] | None, batch_size: Sequence[int] | None
+        self,
+        make: Callable[..., Any],
+        workers: Sequence[int] | None,
+        batch_size: Sequence[int] | None,
+        decode_device: Any = None,
     ) -> None:
         self._make = make
         self.given: dict[str, bool] = {}  # keywords that are searched
@@ -160,7 +175,16 @@ class _Maker:
                 hint=f"give a function of keywords: {_MAKE}",
             )
         self.kind = ""
-        first = self._made({**self._needs, "num_workers": max(1, min(workers or [1]))})
+        self.decode_device = decode_device  # None: its share is not searched
+        self.decodes = ""  # the kind of device that decodes
+        self.shares: list[int] = []  # of the rows, in sixteenths
+        if decode_device is not None and not self.takes("decode_device"):
+            raise ConfigError(
+                "tune: make_loader does not accept decode_device, whose share is searched",
+                hint=f"give a function of keywords: {_MAKE}",
+            )
+        more = {} if decode_device is None else {"decode_device": decode_device}
+        first = self._made({**self._needs, **more, "num_workers": max(1, min(workers or [1]))})
         if first is None or isinstance(first, Dataset):
             raise ConfigError(
                 f"tune: make_loader returned {'None' if first is None else f'a dataset ({type(first).__name__})'}",
@@ -168,6 +192,7 @@ class _Maker:
             )
         try:
             self.kind = _kind(first)
+            self._look_at_decoding(first)
             self.batch_size = getattr(first, "batch_size", None) or 1
             dataset = getattr(first, "dataset", None)
             self.digest, self.name, self.samples = _known(first if dataset is None else dataset)
@@ -175,6 +200,20 @@ class _Maker:
                 self.samples = 0  # its length is in batches
         finally:
             _close(first)
+
+    def _look_at_decoding(self, first: Any) -> None:
+        """Remembers which shares of the rows a device may decode: all, or the only one that the user's loaders have."""
+        settings = getattr(first, "_settings", None)
+        if isinstance(settings, Settings) and settings.decoding is not None and settings.target is not None:
+            self.decodes = settings.target.kind
+            self.shares = [settings.decoding.share] if self.decode_device is None else _SHARES
+        elif self.decode_device is not None:
+            raise ConfigError(
+                f"tune: decode_device is {self.decode_device!r:.80}, but make_loader returned a loader that decodes "
+                "nothing on a device",
+                hint="pass decode_device on to a loader of stoker's: lambda **settings: stoker.DataLoader(dataset, "
+                "device='cuda', **settings)",
+            )
 
     @property
     def prefetch(self) -> str:
@@ -203,6 +242,9 @@ class _Maker:
         for key in ("pin_memory", "batch_size"):
             if self.given.get(key) or key in self._needs:
                 found[key] = settings[key]
+        if self.decode_device is not None:
+            share = settings.get("decode_sixteenths", 0)
+            found["decode_device"] = (self.decode_device, share / SIXTEENTHS) if share else None
         return found
 
     def measure(self, settings: Mapping[str, Any], seconds: float, step: Any) -> dict[str, float]:
@@ -286,7 +328,10 @@ def _converse(
                     return told
                 settings = told["measure"]
                 spent = int(time.monotonic() - begin)
-                bar.show(spent, int(ask["budget_s"]), f"tuning, {many(settings['num_workers'], 'worker')}: seconds")
+                what = many(settings["num_workers"], "worker")
+                if ask["decode_device"]:
+                    what += f", {settings.get('decode_sixteenths', 0)}/{SIXTEENTHS} on the device"
+                bar.show(spent, int(ask["budget_s"]), f"tuning, {what}: seconds")
                 try:
                     answer: dict[str, Any] = {"figures": measure(settings, told["seconds"])}
                     measured += 1
@@ -324,7 +369,8 @@ def _say(child: subprocess.Popen[bytes], message: Mapping[str, Any]) -> None:
 
 
 def of_playbook(said: Any, settings: Settings, dataset: Dataset) -> Settings:
-    """Settings with the playbook's values for this machine and dataset, where the user did not give them.
+    """Settings with the playbook's values for this machine and dataset, where the user did not give them. A loader that
+    decodes on a device uses what was measured with that, and others what was measured without.
 
     A missing playbook is an error: its name is wrong, or nothing has been tuned yet. A missing entry is not: a job that
     waited for its machine should run, with the defaults and a warning that says what is missing.
@@ -336,6 +382,8 @@ def of_playbook(said: Any, settings: Settings, dataset: Dataset) -> Settings:
     path = FILE if said == "playbook" else said
     digest, name, samples = _known(dataset)
     about = [f"--find={digest}", f"--find-name={name}", f"--find-samples={samples}"]
+    if settings.decoding is not None and settings.target is not None:
+        about.append(f"--find-device={settings.target.kind}")
     told = _command.run([find(), "tune", *about, f"--playbook={absolute(path)}", "--json"], _RUN)
     where = Path(path).name
     if told.get("entry") is None:
@@ -360,6 +408,8 @@ def _unlike(told: Mapping[str, Any], digest: str) -> str:
             before, after = before[:8], after[:8]
         changes.append(f"{change['what']} {before} -> {after}")
     differs = f" ({', '.join(changes)})" if changes else ""
+    if any(change["what"] == "decode_device" for change in told.get("changes") or []):
+        return "no entry for this dataset and decode_device; the nearest" + differs
     if near["dataset"] == digest:
         return "an entry for another machine" + differs
     if any(change["what"] == "name" for change in told["changes"]):
@@ -386,10 +436,18 @@ def _taken(entry: Mapping[str, Any], settings: Settings) -> tuple[Settings, str]
     if chosen["pin_memory"] and not settings.pin:
         found = replace(found, pin=True)
         taken.append("pin_memory=True")
+    decoding, target = settings.decoding, settings.target
+    if decoding is not None and target is not None:
+        share = decoding.share if decoding.given else int(chosen.get("decode_sixteenths", 0))
+        found = replace(found, decoding=decoding._replace(share=share) if share else None)
+        said = f"decode_device=({target.device!r}, {share / SIXTEENTHS:g})" if share else "decode_device=None"
+        (own if decoding.given else taken).append(said)
     when = f"measured on {entry['date'][:10]}"
     batches = f"batches of {chosen['batch_size']}"
     if not own:
         return found, f"{', '.join(taken)}, as {when} with {batches}"
+    if decoding is not None:
+        batches = f"{chosen.get('decode_sixteenths', 0)}/{SIXTEENTHS} of the rows on the device, {batches}"
     measured = f"num_workers={chosen['num_workers']}, prefetch={chosen['prefetch']} and {batches}"
     line = f"{', '.join(taken) or 'nothing'} is taken from what was {when} with {measured}"
     return found, f"{line}; {', '.join(own)} {'is' if len(own) == 1 else 'are'} your own"
