@@ -84,7 +84,7 @@ func (c *Collection) leaves(prog *transform.Program, want transform.Want, stored
 	n := prog.Steps()
 	if err == nil && decoded {
 		if n = whole.Head(); n == 0 {
-			return nil, nil, errs.New(errs.Config, "decode_device decodes colour pictures, to one size: nothing but crops, resizing and flips may come before that").
+			return nil, nil, errs.New(errs.Config, "decode_device decodes colour pictures, to one size: nothing but crops, padding, resizing and flips may come before that").
 				Try("begin transform= with RandomResizedCrop, or with Resize and CenterCrop, and decode as rgb")
 		}
 	}

@@ -253,8 +253,8 @@ func (f *Filler) field(lane *transform.Lane, prog *transform.Program, i int, dat
 		if sent, err := f.send(lane, prog, at, t); err != nil {
 			return err
 		} else if sent {
-			if at := f.fields[i].Steps; at > 0 {
-				return prog.StepsOf(lane, key, t.Batch.Row(at, t.Row))
+			if steps := f.fields[i].Steps; steps > 0 {
+				return t.looseFailed(len(t.Batch.Loose[at+1].Rows[t.Row]), prog.StepsOf(lane, key, t.Batch.Row(steps, t.Row)))
 			}
 			return nil
 		}

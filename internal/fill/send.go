@@ -7,8 +7,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// Pictures that a client decodes on its device: the lane sends what that needs of them, and
-// leaves the row as it is.
+// A client decodes these pictures on its device: the lane sends the JPEG, or the part of it
+// that is needed, and does not write the row.
 
 // wordSend separates the choice of rows that are sent from everything else that is random.
 const wordSend = 1<<63 + 2
@@ -16,7 +16,8 @@ const wordSend = 1<<63 + 2
 // sixteenths is the unit of a share of rows.
 const sixteenths = 16
 
-// Refuse has the lanes decode the pictures of these samples from now on: the client could not.
+// Refuse has the lanes decode the pictures of these samples from now on, because the decoder
+// of the client's device could not.
 func (f *Filler) Refuse(samples []int64) {
 	for _, id := range samples {
 		f.refused.Store(id, true)

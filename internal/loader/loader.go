@@ -297,8 +297,7 @@ func (l *Loader) openFetch(opt Options) {
 	})
 }
 
-// Refuse has the lanes decode the pictures of these samples from now on, of which batches had
-// what the decoder of a device needs: it could not decode them.
+// Refuse is fill.Filler.Refuse.
 func (l *Loader) Refuse(samples []int64) { l.filler.Refuse(samples) }
 
 // Close cancels all passes. Batches that are leased stay valid until released.

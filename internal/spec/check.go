@@ -85,7 +85,7 @@ func (s Spec) Check(formats Formats) (p Problems) {
 		p.Addf("max_bad is %d and max_bad_rate is %g: the first is a count, the second a share between 0 and 1", s.OnBad.MaxBad, s.OnBad.MaxBadRate)
 	}
 	if d := s.DecodeDevice; d != (DecodeDevice{}) && (d.By == "" || d.Share < 0 || d.Share > 16) {
-		p.Addf("decode_device is by %q, with a share of %d: it names a decoder, and the share is 1 to 16 sixteenths", d.By, d.Share)
+		p.Addf("decode_device is by %q, with a share of %d: by must name a decoder, and share is in sixteenths, 1 to 16 (0 means 16)", d.By, d.Share)
 	}
 	checkFields(&p, s.Fields, oneOf)
 	return p

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 
-from stoker import _cuda, _device
+from stoker import _cuda, _device, _device_jpeg
 from stoker._fused import numbers
 
 POISON = 0x5A
@@ -339,4 +339,5 @@ def install(monkeypatch: pytest.MonkeyPatch, port: Any) -> None:
     monkeypatch.setattr(_cuda, "current", lambda: 0)
     monkeypatch.setattr(_cuda, "another_ranks", lambda number: None)
     monkeypatch.setattr(_cuda, "Port", lambda number: port)
+    monkeypatch.setattr(_device_jpeg, "_repeats", lambda decoder, target: False)
     monkeypatch.setattr(_device, "_devices", {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import io
+import pickle
 import random
 import shutil
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ import torch
 from conftest import engine as engine_of
 from conftest import kill, run_python
 from PIL import Image
-from pretend import Device, device
+from pretend import Device, Full, device
 from test_fused import same
 
 import stoker
@@ -187,12 +188,14 @@ def test_a_decoder_that_repeats_is_known_by_a_picture() -> None:
     target = Target("cuda:0", 2)
     edge = np.zeros((16, 32, 3), np.uint8)
     edge[:, :16], edge[:, 16:] = (200, 30, 30), (30, 30, 200)
-    repeats = _device_jpeg.Decoder("one", lambda given, where: [torch.from_numpy(edge).permute(2, 0, 1)])
+    repeats = _device_jpeg.Decoder("repeats", lambda given, where: [torch.from_numpy(edge).permute(2, 0, 1)])
     smooth = _device_jpeg.Decoder(
-        "one", lambda given, where: _device_jpeg._torchvision(False).decode(given, torch.device("cpu"))
+        "smooth", lambda given, where: _device_jpeg._torchvision(False).decode(given, torch.device("cpu"))
     )
-    broken = _device_jpeg.Decoder("one", lambda given, where: [][0])
-    assert [_device_jpeg._repeats(one, target) for one in (repeats, smooth, broken)] == [True, False, False]
+    broken = _device_jpeg.Decoder("broken", lambda given, where: [][0])
+    assert [_device_jpeg._repeats(one, target) for one in (repeats, smooth)] == [True, False]
+    with pytest.raises(ConfigError, match="broken cannot decode on cuda:0"):
+        _device_jpeg._repeats(broken, target)
     decoded = smooth.decode([torch.frombuffer(bytearray(_device_jpeg._EDGE), dtype=torch.uint8)], None)[0]
     assert tuple(decoded.shape) == (3, 16, 32)
 
@@ -315,6 +318,28 @@ def test_what_only_the_device_refuses(photos: Path, monkeypatch: pytest.MonkeyPa
     assert 1 in calls
     assert max(calls) == 8
     assert calls[-1] > 1  # what was refused once is not sent again
+
+
+def test_refusals_return_their_slots(device: Device, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device too, and nothing is kept of what was refused."""
+    found = _device_jpeg._decoder(False)[0]
+    assert found is not None
+
+    def picky(given: list[Any], where: Any) -> Sequence[Any]:
+        if any(one.numel() % 3 == 0 for one in given):
+            raise RuntimeError("nvJPEG does not like it")
+        return found.decode(given, where)
+
+    monkeypatch.setattr(_device_jpeg, "_decoder", lambda moves: (found._replace(decode=picky), ""))
+    with loader(photos, CROP, "cuda") as made:
+        for _ in range(3):
+            for batch in made:
+                device.drain()
+                del batch
+        device.drain()
+        _device.settle()
+        assert [copies._lost for copies in _device._devices.values()] == [[]]
+        assert [copies._flights for copies in _device._devices.values()] == [[]]
 
 
 def test_a_decoder_that_returns_another_size(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -573,3 +598,40 @@ def test_without_the_kernel(photos: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setenv("CC", "no-such-compiler")
     assert not _device_jpeg._kernels()
     assert "triton needs a C compiler" in capsys.readouterr().err
+
+
+def test_copies_and_pickles(photos: Path) -> None:
+    made = loader(photos, CROP, "cpu", 0.5)
+    again = pickle.loads(pickle.dumps(made))
+    same(epochs(made, 1), epochs(again, 1))
+
+
+def test_no_memory_for_pictures(device: Device, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder finds no memory: that says nothing about the pictures, and the batch is decoded again."""
+    found = _device_jpeg._decoder(False)[0]
+    assert found is not None
+    calls: list[int] = []
+
+    def decode(given: list[Any], where: Any) -> Sequence[Any]:
+        if where.type == "cuda":
+            raise RuntimeError("there is none")
+        calls.append(len(given))
+        if len(calls) in (1, 4, 5):
+            raise Full("tried to allocate for pictures")
+        return found.decode(given, where)
+
+    monkeypatch.setattr(_device_jpeg, "_decoder", lambda moves: (found._replace(decode=decode), ""))
+    got: list[Any] = []
+    with loader(photos, CROP, "cuda") as made:
+        batches = iter(made)
+        while len(got) < 7:
+            try:
+                batch = next(batches)
+            except stoker.ResourceError:
+                continue
+            device.drain()
+            got.append([batch[0].clone(memory_format=torch.preserve_format), batch[1].clone()])
+            del batch
+    assert 1 not in calls
+    for one, other in zip(epochs(loader(photos, CROP), 1), got, strict=True):
+        same(list(one), other)

@@ -86,7 +86,7 @@ def test_metadata(tmp_path: Path) -> None:
         assert f"\n{line}\n" in text
     for extra in ("torch", "numpy", "gpu"):
         assert f"\nProvides-Extra: {extra}\n" in text
-    assert '\nRequires-Dist: torchcodec>=0.16; extra == "gpu"\n' in text
+    assert '\nRequires-Dist: torchcodec>=0.17; extra == "gpu"\n' in text
     assert "Description-Content-Type: text/markdown" in text
     assert "# stoker" in text
     assert "](docs/" not in text

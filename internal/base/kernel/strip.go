@@ -35,11 +35,11 @@ var ErrElsewhere = errors.New("a JPEG that only this package decodes")
 //
 // An interpolating decoder makes the chroma of a pixel of several samples, which in a strip
 // are of other parts of the picture. So a picture with subsampled chroma is only divided if
-// subsampled says that the decoder repeats samples.
+// the decoder repeats samples.
 //
 // It returns ErrElsewhere for what is not a sequential, Huffman-coded JPEG of one scan, grey
 // or YCbCr, and for one whose restart markers are wrong.
-func (l *Lane) Strip(dst, jpeg []byte, x, y, w, h int, subsampled bool) ([]byte, Strip, error) {
+func (l *Lane) Strip(dst, jpeg []byte, x, y, w, h int, repeats bool) ([]byte, Strip, error) {
 	f, ok := readFrame(jpeg)
 	if !ok || len(f.comp) == 3 && !f.ycc {
 		return dst, Strip{}, ErrElsewhere
@@ -62,7 +62,7 @@ func (l *Lane) Strip(dst, jpeg []byte, x, y, w, h int, subsampled bool) ([]byte,
 		return dst, Strip{}, err
 	}
 	cut.segments = segments
-	if !subsampled && f.hmax*f.vmax > 1 {
+	if !repeats && f.hmax*f.vmax > 1 {
 		return cut.whole(dst), Strip{W: f.x, H: f.y}, nil
 	}
 	s := Strip{Interval: f.ri, Cols: cols, MCUW: cut.w, MCUH: cut.h, First: x / cut.w, Last: (x + w - 1) / cut.w, Top: y / cut.h}

@@ -17,9 +17,9 @@ import (
 //	 1  2        width and height of the JPEG that is sent
 //	 3  4  5  6  x, y, w, h of the box, in the picture
 //	 7  8  9     width and height to which the box is resampled, and the kernel.Filter
-//	10 11        x, y in that of the row
-//	12           sum of 1: the row is mirrored left to right, 2: top to bottom, 4: so is the
-//	             box before it is resampled, left to right, 8: top to bottom
+//	10 11        x, y of the row in the resampled box
+//	12           flips, summed: after resampling 1 left to right, 2 top to bottom; before it
+//	             4 left to right, 8 top to bottom
 //	13           MCUs in a row of the strip; 0: the whole picture is sent, the others are 0
 //	14           MCUs in a row of the picture
 //	15 16        width and height of an MCU
@@ -27,8 +27,8 @@ import (
 //	20 21        the sample's number: its lower and its upper 32 bits
 const WindowNumbers = 22
 
-// Head is how many operations, from the first on, only crop, resample and mirror a colour
-// picture, after which its size is known; 0: the first ones do not.
+// Head returns how many operations, from the first on, only crop, pad, resample and mirror a
+// colour picture, up to the last after which its size is known; 0 if there are none.
 func (p *Program) Head() (n int) {
 	k, ok := p.kind.(*picture)
 	if !ok || k.gray || k.stored != (size{}) {
@@ -87,8 +87,8 @@ func windowOf(steps []kernel.Step, from, at size) (w window, ok bool) {
 
 // Sent appends to dst what a client needs of the JPEG begun last to make its row, and writes
 // to numbers, WindowNumbers int32, how. false: the row has to be made here, and the numbers are
-// zero. subsampled is what Strip of the kernel is told. After true, there is no Finish.
-func (p *Program) Sent(l *Lane, sample int64, numbers, dst []byte, subsampled bool) ([]byte, bool, error) {
+// zero. repeats: the decoder repeats samples of chroma. After true, there is no Finish.
+func (p *Program) Sent(l *Lane, sample int64, numbers, dst []byte, repeats bool) ([]byte, bool, error) {
 	clear(numbers)
 	if l.program != p || p.of != "image" {
 		return dst, false, errs.New(errs.Bug, "transform: Sent without a Begin of the same program")
@@ -101,11 +101,11 @@ func (p *Program) Sent(l *Lane, sample int64, numbers, dst []byte, subsampled bo
 	if !ok {
 		return dst, false, nil
 	}
-	dst, s, err := l.Kernel.Strip(dst, l.value, w.box.x, w.box.y, w.box.w, w.box.h, subsampled)
+	dst, s, err := l.Kernel.Strip(dst, l.value, w.box.x, w.box.y, w.box.w, w.box.h, repeats)
 	if err != nil { // the lane says what is wrong, if something is
 		return dst, false, nil
 	}
-	l.program, l.decoded = nil, false
+	l.program, l.decoded, l.spent = nil, false, Spent{}
 	for i, v := range [WindowNumbers]int{
 		1, s.W, s.H, w.box.x, w.box.y, w.box.w, w.box.h, w.to.w, w.to.h, int(w.filter), w.x, w.y, int(w.flipped),
 		s.Interval, s.Cols, s.MCUW, s.MCUH, s.First, s.Last, s.Top, int(sample), int(sample >> 32),

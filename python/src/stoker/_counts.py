@@ -4,7 +4,7 @@ Counts    all of it
 Work      one kind of work, as the page has it: copies, transforms, decoding
 Sums      what a line of the log needs of two moments
 
-Times are the device's own, in seconds: the loop's process waits for none of this.
+Times are the device's own, in seconds: the loop's process waits for none of this, except for ``decode_host``.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Same     the same where nothing is copied: device="cpu" of torch
 Queue    a pass in the engine with batches of it ahead of the loop, on the device
 
 There is no thread. Whoever calls ``next`` ends the copies that are done, starts the next one, and returns what is
-ready; the request for the batch after it is sent before. ``next`` never waits for the device. So nothing of CUDA is
-called while the loop records a graph: finalisers and answers of the engine only queue.
+ready; the request for the batch after it is sent before. ``next`` does not wait for the device, except for a decoder of
+pictures. So nothing of CUDA is called while the loop records a graph: finalisers and answers of the engine only queue.
 
 Lifetimes. A copy's source (the slot, or pinned memory) belongs to its Flight, in Copies, from the start of the copy
 until its event has passed, whatever becomes of the batch, the loop and the loader. Memory there is allocated on the
@@ -39,7 +39,7 @@ from ._client import Pass
 from ._counts import Counts
 from ._device_jpeg import Undecodable
 from ._engines import forked
-from ._errors import ConfigError, ResourceError, StallError
+from ._errors import ConfigError, DataError, ResourceError, StallError
 from ._fused import Floats
 from ._staging import Plan, moved_late
 from ._target import Target
@@ -325,7 +325,10 @@ class Copies:
             try:
                 many, size, seconds = plan.decode()
                 decoded = port.mark()
-            except BaseException:  # the decoder may have begun to read
+            except Exception:  # the decoder may have begun to read
+                self._flies(Flight(plan.held, copied, port.mark(), 0, None))
+                raise
+            except BaseException:
                 self._lost.append(plan.held)
                 raise
             counts.decode_host += seconds
@@ -333,6 +336,7 @@ class Copies:
         plan.compute(self._floats)
         end = port.mark()
         self._flies(Making(None, decoded, end, sum(result.memory.numel() for result in plan.results), counts))
+        plan.started()
         return (copied, decoded), end
 
     def _flies(self, flight: Flight) -> None:
@@ -691,12 +695,20 @@ class Queue:
         try:
             self._taken(make)
             self._refusals = 0
-        except Undecodable as refused:
-            self._refusals += 1
-            if self._refusals > MOST_REFUSALS:
-                raise
-            self._source.refuse(refused.samples)
-            self._back()
+            return
+        except Undecodable as error:
+            refused = error
+            refused.__traceback__ = refused.__context__ = None  # whose frames hold the slot
+        self._refusals += 1
+        if self._refusals > MOST_REFUSALS:
+            raise DataError(
+                "the decoder of decode_device refuses a batch again and again",
+                cause=str(refused),
+                hint="leave decode_device out, or install another version of torchcodec",
+            )
+        _notice.say(f"the engine decodes pictures that the decoder of decode_device refuses ({refused})")
+        self._source.refuse(refused.samples)
+        self._back()
 
     def _taken(self, make: Make) -> None:
         if self._kept is None:

@@ -19,6 +19,7 @@ A decoder is the one place where bytes of a file meet C code that is not stoker'
 from __future__ import annotations
 
 import base64
+import importlib
 import importlib.metadata
 import math
 import time
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _device_ops as ops
 from . import _notice
-from ._errors import Problems
+from ._errors import ConfigError, Problems
 
 if TYPE_CHECKING:
     from ._target import Target
@@ -37,6 +38,7 @@ SIXTEENTHS = 16
 _MIRRORED, _UPSIDE_DOWN = 1, 2  # the row; the box before it is resampled: the same, shifted
 _OF_BOX = 2
 
+_TRIED: dict[tuple[str, str], bool] = {}  # by decoder and device
 _SAME = 4  # levels by which pixels of one colour may differ
 
 # 32 x 16 pixels of 4:2:0, the left half red and the right half blue. A decoder that repeats samples of chroma, one for
@@ -50,12 +52,11 @@ _EDGE = base64.b64decode(
 
 
 class Undecodable(Exception):
-    """These samples, which the decoder refused."""
+    """These samples, which the decoder refused; the text says why."""
 
-    def __init__(self, samples: Sequence[int], cause: BaseException | None) -> None:
-        super().__init__(f"{len(samples)} pictures cannot be decoded on the device")
+    def __init__(self, samples: Sequence[int], why: str) -> None:
+        super().__init__(why)
         self.samples = list(samples)
-        self.cause = cause
 
 
 class Decoder(NamedTuple):
@@ -71,19 +72,20 @@ class Decoding(NamedTuple):
 
     decoder: Decoder
     share: int  # of the rows, in sixteenths
-    repeats: bool  # it repeats samples of chroma
+    target: Target
     given: bool  # the share is the user's, so a playbook does not change it
 
     def words(self, device: str) -> str:
         """For the line at start."""
         return f"{device} decodes {self.share}/{SIXTEENTHS} of the JPEGs ({self.decoder.name})"
 
-    def spec(self) -> dict[str, Any]:
-        """Part of the Spec."""
+    def spec(self, tried: bool = True) -> dict[str, Any]:
+        """Part of the Spec. ``tried``: the decoder decodes a picture, which starts CUDA; otherwise what that shows is
+        left out."""
         found: dict[str, Any] = {"by": self.decoder.name}
         if self.share != SIXTEENTHS:
             found["share"] = self.share
-        if self.repeats:
+        if tried and _repeats(self.decoder, self.target):
             found["repeats"] = True
         return found
 
@@ -130,9 +132,9 @@ def read(
         return None
     decoder, why = _decoder(target.moves)
     if decoder is None:
-        problems.add(f"{where} has no decoder: {why}", "pip install torchcodec (0.16 or later), or leave it out")
+        problems.add(f"{where} has no decoder: {why}", "pip install stoker[gpu], or leave it out")
         return None
-    return Decoding(decoder, sixteenths, _repeats(decoder, target), type(given) is tuple)
+    return Decoding(decoder, sixteenths, target, type(given) is tuple)
 
 
 # Decoders.
@@ -151,59 +153,61 @@ def _decoder(moves: bool) -> tuple[Decoder | None, str]:
 
 def _torchvision(moves: bool) -> Decoder:
     """torchvision's decode_jpeg: nvJPEG on a device, libjpeg-turbo here."""
-    try:
-        from torchvision.io import ImageReadMode, decode_jpeg
-    except (ImportError, RuntimeError, OSError) as error:
-        raise ImportError(f"torchvision's decode_jpeg cannot be imported ({error})") from error
+    return _named("torchvision", "torchvision.io", moves, _by_torchvision)
 
-    def decode(given: list[Any], device: Any) -> Sequence[Any]:
-        made: Sequence[Any]
-        if device.type == "cpu":
-            made = [decode_jpeg(one, mode=ImageReadMode.RGB) for one in given]
-        else:
-            made = decode_jpeg(given, mode=ImageReadMode.RGB, device=device)
-        return made
 
-    return _named("torchvision", moves, decode)
+def _by_torchvision(given: list[Any], device: Any) -> Sequence[Any]:
+    from torchvision.io import ImageReadMode, decode_jpeg
+
+    if device.type == "cpu":
+        return [decode_jpeg(one, mode=ImageReadMode.RGB) for one in given]
+    return list(decode_jpeg(given, mode=ImageReadMode.RGB, device=device))
 
 
 def _torchcodec(moves: bool) -> Decoder:
     """torchcodec's decode_jpeg: nvJPEG on a device, libjpeg-turbo here."""
+    return _named("torchcodec", "torchcodec.decoders", moves, _by_torchcodec)
+
+
+def _by_torchcodec(given: list[Any], device: Any) -> Sequence[Any]:
+    from torchcodec.decoders import decode_jpeg  # type: ignore[attr-defined,unused-ignore]
+
+    return list(decode_jpeg(given, mode="RGB", device=device))
+
+
+def _named(package: str, module: str, moves: bool, decode: Callable[[list[Any], Any], Sequence[Any]]) -> Decoder:
+    """The decoder of a package; ImportError if it cannot be loaded."""
     try:
-        from torchcodec.decoders import decode_jpeg  # type: ignore[attr-defined,unused-ignore]
+        found = hasattr(importlib.import_module(module), "decode_jpeg")
     except (ImportError, RuntimeError, OSError) as error:
-        raise ImportError(f"torchcodec's decode_jpeg cannot be imported ({error})") from error
-
-    def decode(given: list[Any], device: Any) -> Sequence[Any]:
-        found: Any = decode_jpeg(given, mode="RGB", device=device)
-        return list(found)
-
-    return _named("torchcodec", moves, decode)
-
-
-def _named(package: str, moves: bool, decode: Callable[[list[Any], Any], Sequence[Any]]) -> Decoder:
+        raise ImportError(f"{package} cannot be imported ({error})") from error
+    if not found:
+        raise ImportError(f"this {package} has no decode_jpeg")
     version = importlib.metadata.version(package).partition("+")[0]
     return Decoder(f"{package} {version}, {'nvJPEG' if moves else 'libjpeg'}", decode)
 
 
 def _repeats(decoder: Decoder, target: Target) -> bool:
-    """Whether it repeats samples of chroma, found out with a picture."""
+    """Whether it repeats samples of chroma, found out with a picture, once for each device. ConfigError if it cannot
+    decode that."""
     import torch
 
     if not target.moves:
         return False
-    try:
-        picture = decoder.decode([torch.frombuffer(bytearray(_EDGE), dtype=torch.uint8)], _device(target))[0].cpu()
-    except Exception:  # it says so again at the first batch
-        return False
-    halves = picture.to(torch.int16).split(16, 2)
-    return all(int(half.amax((1, 2)).sub(half.amin((1, 2))).max()) <= _SAME for half in halves)
-
-
-def _device(target: Target) -> Any:
-    import torch
-
-    return torch.device(target.device)
+    key = decoder.name, target.device
+    if key not in _TRIED:
+        try:
+            given = torch.frombuffer(bytearray(_EDGE), dtype=torch.uint8)
+            picture = decoder.decode([given], torch.device(target.device))[0].cpu()
+        except Exception as error:
+            raise ConfigError(
+                f"decode_device: {decoder.name} cannot decode on {target.device}",
+                cause=(str(error).strip().splitlines() or [type(error).__name__])[-1],
+                hint="install a torchcodec that fits torch and its CUDA, or leave decode_device out",
+            ) from error
+        halves = picture.to(torch.int16).split(16, 2)
+        _TRIED[key] = all(int(half.amax((1, 2)).sub(half.amin((1, 2))).max()) <= _SAME for half in halves)
+    return _TRIED[key]
 
 
 # Rows.
@@ -228,49 +232,58 @@ class Sent:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def decode(self, device: Any) -> Sequence[Any]:
-        """Begins to decode the pictures, which are then kept for ``fill``. Raises Undecodable."""
+    def decode(self, device: Any, full: Callable[[BaseException], bool] = lambda error: False) -> Sequence[Any]:
+        """Begins to decode the pictures, which are then kept for ``fill``. Raises Undecodable, and errors that are
+        ``full``: they say nothing about the pictures."""
         if self._rows:
             begin = time.perf_counter()
-            self._pictures = self._decoded(device)
+            self._pictures = self._decoded(device, full)
             self.host_seconds = time.perf_counter() - begin
-            self._bytes = []  # whoever calls this keeps the slot
         return self._pictures
+
+    def release(self) -> None:
+        """Lets go of the slot, which the caller keeps until the pictures are decoded. They are not decoded again."""
+        self._bytes = []
 
     def fill(self, out: Any) -> None:
         """Makes the rows that were sent, of ``out``, uint8 (rows, height, width, 3), contiguous."""
         if self._rows:
             pictures, self._pictures = self._pictures, ()
+            assert len(pictures) == len(self._rows)
             make = _by_kernel if out.is_cuda and _kernels() else make_rows
             make(out, self._rows, pictures, self._numbers[self._rows])
 
-    def _decoded(self, device: Any) -> Sequence[Any]:
+    def _decoded(self, device: Any, full: Callable[[BaseException], bool]) -> Sequence[Any]:
         try:
             found = self._decoder.decode(self._bytes, device)
-        except Exception:
-            found = self._one_by_one(device)
+        except Exception as error:
+            if full(error):
+                raise
+            found = self._one_by_one(device, full)
         wrong = [
             at
             for at, picture in enumerate(found)
             if tuple(picture.shape) != (3, int(self._numbers[self._rows[at], 2]), int(self._numbers[self._rows[at], 1]))
         ]
         if wrong:
-            raise Undecodable(self._samples(wrong), None)
+            raise Undecodable(self._samples(wrong), "they have another size there than their headers say")
         return found
 
-    def _one_by_one(self, device: Any) -> Sequence[Any]:
+    def _one_by_one(self, device: Any, full: Callable[[BaseException], bool]) -> Sequence[Any]:
         """A call with a damaged picture returns nothing, so each one is decoded by itself."""
         found: list[Any] = []
         refused: list[int] = []
-        cause: BaseException | None = None
+        why = ""
         for at, one in enumerate(self._bytes):
             try:
                 found += self._decoder.decode([one], device)
             except Exception as error:
+                if full(error):
+                    raise
                 refused.append(at)
-                cause = error.with_traceback(None)
+                why = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         if refused:
-            raise Undecodable(self._samples(refused), cause)
+            raise Undecodable(self._samples(refused), why)
         return found
 
     def _samples(self, at: Sequence[int]) -> list[int]:
@@ -399,7 +412,9 @@ def _by_kernel(out: Any, rows: Sequence[int], pictures: Sequence[Any], numbers: 
         module.make(out, *there, made, len(rows))
     except Exception as error:
         make_rows(out, rows, pictures, numbers)
-        _without(f"triton failed, with {type(error).__name__}")  # the operators have not: the device is all right
+        lines = str(error).strip().splitlines()
+        last = f" ({lines[-1].strip()})" if lines else ""
+        _without(f"triton failed, with {type(error).__name__}{last}")  # the operators have not: the device is all right
 
 
 def _taps(wide: int, high: int, across: int, down: int, filter: int) -> tuple[int, int]:
@@ -412,36 +427,37 @@ def _taps(wide: int, high: int, across: int, down: int, filter: int) -> tuple[in
 
 def make_rows(out: Any, rows: Sequence[int], pictures: Sequence[Any], numbers: Any) -> None:
     """Makes rows of ``out`` of decoded pictures, by torch's operators."""
-    torch = ops.torch()
-    height, width = out.shape[1:3]
-    made = tables(numbers, height, width, out)
+    made = tables(numbers, out.shape[1], out.shape[2], out)
     for at, (row, picture, given) in enumerate(zip(rows, pictures, numbers.tolist(), strict=True)):
-        across, down = made.across[at].to(torch.int64), made.down[at].to(torch.int64)
-        # The rows and columns of the picture that are read, each once.
-        top, tall = (given[4], given[6])
-        lines = torch.arange(top, top + tall, device=out.device).view(-1, 1, 1)
-        read = _read(picture, lines, across, given, made.places[at]).to(torch.int32)  # (3, tall, width, taps)
-        read = _weighed(read, made.columns[at], made.bits[at, 0])  # (3, tall, width)
-        read = read[:, down - top].to(torch.int32).movedim(2, 3)  # (3, height, width, taps)
-        out[row] = _weighed(read, made.rows[at].unsqueeze(1), made.bits[at, 1]).permute(1, 2, 0)
+        left, top, wide, high = given[3:7]
+        taps = _taps(wide, high, *given[7:10])
+        box = _box(picture, given, made.places[at])
+        box = _weighed(box, 2, made.across[at] - left, made.columns[at], made.bits[at, 0], taps[0])
+        box = _weighed(box, 1, made.down[at] - top, made.rows[at], made.bits[at, 1], taps[1])
+        out[row] = box.permute(1, 2, 0)
 
 
-def _read(picture: Any, y: Any, x: Any, given: Sequence[int], places: Any) -> Any:
-    """The pixels at these lines and columns of the picture, wherever they are in what was decoded."""
+def _box(picture: Any, given: Sequence[int], places: Any) -> Any:
+    """The pixels of the box, (3, height, width), wherever they are in what was decoded."""
     torch = ops.torch()
-    interval, cols, wide, tall = given[13:17]
-    if interval:
-        segment = torch.div(y, tall, rounding_mode="floor")
-        mcu = segment * cols + torch.div(x, wide, rounding_mode="floor")
-        place = torch.div(mcu, interval, rounding_mode="floor") + places.to(torch.int64)[segment - given[19]]
-        y = place * tall + y % tall
-        x = mcu % interval * wide + x % wide
-    flat = y * picture.shape[2] + x
-    return picture.reshape(3, -1)[:, flat.reshape(-1)].view(3, *flat.shape)
+    left, top, wide, high = given[3:7]
+    interval, cols, mcu_wide, mcu_high = given[13:17]
+    if not interval:
+        return picture[:, top : top + high, left : left + wide]
+    x = torch.arange(left, left + wide, device=picture.device).view(1, -1)
+    y = torch.arange(top, top + high, device=picture.device).view(-1, 1)
+    row = torch.div(y, mcu_high, rounding_mode="floor")
+    mcu = row * cols + torch.div(x, mcu_wide, rounding_mode="floor")
+    place = torch.div(mcu, interval, rounding_mode="floor") + places.to(torch.int64)[row - given[19]]
+    flat = (place * mcu_high + y % mcu_high) * picture.shape[2] + mcu % interval * mcu_wide + x % mcu_wide
+    return picture.reshape(3, -1)[:, flat.view(-1)].view(3, high, wide)
 
 
-def _weighed(values: Any, weights: Any, bits: Any) -> Any:
-    """The weighted sums along the last axis, as bytes."""
+def _weighed(values: Any, dim: int, at: Any, weights: Any, bits: Any, taps: int) -> Any:
+    """The weighted sums of values (3, height, width) along a dimension, as bytes: of ``taps`` for each result."""
     torch = ops.torch()
-    total = (values * weights).sum(-1, dtype=torch.int32) + ((torch.ones_like(bits) << bits) >> 1)
+    total = (torch.ones_like(bits) << bits) >> 1
+    for tap in range(taps):
+        weight = weights[:, tap] if dim == 2 else weights[:, tap].view(-1, 1)
+        total = total + values.index_select(dim, at[:, tap]).to(torch.int32) * weight
     return (total >> bits).clamp_(0, 255).to(torch.uint8)

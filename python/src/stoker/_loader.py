@@ -166,8 +166,8 @@ class DataLoader(Passing, _Base[T]):
                       JPEGs are decoded, cropped, resampled and mirrored there, by nvJPEG (of torchcodec, or of
                       torchvision) and one kernel. The engine draws the boxes and checks the files' structure. Which
                       rows go there follows from seed, epoch and place. What that decoder refuses, and other kinds of
-                      pictures, the engine decodes. Pixels differ by a few levels from those without. "cpu" has
-                      libjpeg-turbo, in the training process
+                      pictures, the engine decodes. Pixels differ from the engine's as far as nvJPEG's do from
+                      libjpeg's. With "cpu", libjpeg-turbo decodes in the training process, and they are equal
     tune              "playbook", or the path of one: uses the num_workers and prefetch that ``stoker.tune`` found for
                       this machine and dataset, unless they are given here; with ``decode_device="cuda"``, those that it
                       found with that, and the share of the rows. Without a matching entry, warns and uses the defaults;
@@ -389,7 +389,7 @@ class DataLoader(Passing, _Base[T]):
         self._compared: list[int] = []  # the seeds with which it was opened and compared between ranks
         self._at = Position()
         self._check_sampler()
-        self._remote_loader(keeps=False).check()
+        self._remote_loader(tried=False, keeps=False).check()
         _trainers.show(self)
 
     def _passes_for(self) -> tuple[tuple[str, str], ...]:
@@ -472,8 +472,8 @@ class DataLoader(Passing, _Base[T]):
                 self._compare_ranks(info)
             return remote
 
-    def _remote_loader(self, **more: Any) -> _client.Loader:
-        made = self._spec()
+    def _remote_loader(self, tried: bool = True, **more: Any) -> _client.Loader:
+        made = self._spec(tried)
         crew = self._dataset._crew(self._settings)
         target = self._settings.target
         bare = target is not None and target.moves and not target.jax  # for JAX the engine makes the floats
@@ -493,11 +493,14 @@ class DataLoader(Passing, _Base[T]):
         if self._spec() != self._remote.spec:
             self._leave()
 
-    def _spec(self) -> dict[str, Any]:
+    def _spec(self, tried: bool = True) -> dict[str, Any]:
         native = self._settings.hands is None
         with fetching(self._settings.fetch):
             recipe, fields = self._dataset._recipe(), self._dataset._fields()
-            return spec(self._settings, recipe, fields, self._dataset._names if native else None)
+            made = spec(self._settings, recipe, fields, self._dataset._names if native else None)
+            if self._settings.decoding is not None:
+                made["decode_device"] = self._settings.decoding.spec(tried)
+            return made
 
     def _reread(self) -> None:
         """Takes what the user's dataset says now, where the engine reads it: Python would see such changes too."""

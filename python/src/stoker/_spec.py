@@ -322,8 +322,6 @@ def spec(
         built["batch_transform"] = settings.mix.spec(recipe.form, names)
     if settings.on_device is not None:
         built["device_transform"] = settings.on_device.ops or None
-    if settings.decoding is not None:
-        built["decode_device"] = settings.decoding.spec()
     built["cache"] = settings.cache
     built["fetch"] = settings.fetch
     built["workers"] = settings.workers

@@ -260,9 +260,15 @@ class Plan:
         count, size, seconds = 0, 0, 0.0
         for result in self.results:
             if isinstance(result, Result) and (sent := result.sent) is not None:
-                self._port.reads(sent.decode(self._port.device))
+                self._port.reads(sent.decode(self._port.device, self._port.full))
                 count, size, seconds = count + len(sent), size + sent.size, seconds + sent.host_seconds
         return count, size, seconds
+
+    def started(self) -> None:
+        """All of it was started: nothing has to be decoded again."""
+        for result in self.results:
+            if isinstance(result, Result) and result.sent is not None:
+                result.sent.release()
 
     def compute(self, floats: Floats) -> None:
         """Makes what is left of what was copied. Called where the runs are copied."""

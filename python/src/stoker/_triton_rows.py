@@ -27,7 +27,7 @@ def _byte(total, bits):
     return tl.minimum(tl.maximum(total >> bits, 0), 255)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["most_across", "most_down", "most_places"])
 def kernel(
     addresses,  # int64 (rows, 4): of a picture, and its strides: channels, lines, columns
     out,

@@ -71,7 +71,7 @@ func changeOfDevice(v *view) []Change {
 		half.Why = "half the memory that float32 takes there, and half the time to write it"
 		return []Change{{"stoker.ImageFolder(root, transform=[...])", "with the first steps of device_transform=: the engine does them on the cores, with the same choices"}, half}
 	case "decoding":
-		return []Change{{`decode_device=("cuda", 0.5)`, "half of the pictures are decoded on the cores; stoker tune proposes a share"}}
+		return []Change{{`decode_device=("cuda", 0.5)`, "half of the pictures are decoded on the cores; stoker.tune measures which share is best"}}
 	}
 	small := Change{"T.RandomResizedCrop(160)", "smaller pictures: the bytes of a batch go with their area"}
 	if v.Loop.Device.Transforms.Value > 0 { // bytes cross already, and become floats there
