@@ -254,6 +254,9 @@ func (s *session) begin(m *wire.Message) ([]deliver.Envelope, error) {
 		return nil, err
 	}
 	p.Bundle(m.Bundle)
+	if m.Before != nil {
+		p.Before(m.Before.Rows, m.Before.Bad)
+	}
 	s.mu.Lock()
 	s.last++
 	id := s.last

@@ -270,6 +270,15 @@ func (p *Pass) removeOldest(now int64) (*Batch, error) {
 	return out, nil
 }
 
+// Before says how many rows the consumer has got of a pass that begins again, and how many bad
+// samples were among them, for the limits. It is called before Next.
+func (p *Pass) Before(rows, bad int64) {
+	s := p.l.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.seen, p.bad = p.seen+rows, p.bad+bad
+}
+
 // judge returns the error of a batch, its own or that of too many bad samples. Bad
 // samples are counted here, in the order of delivery, so that the batch that ends a
 // run does not depend on lanes or prefetch.

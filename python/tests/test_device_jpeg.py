@@ -635,3 +635,29 @@ def test_no_memory_for_pictures(device: Device, photos: Path, monkeypatch: pytes
     assert 1 not in calls
     for one, other in zip(epochs(loader(photos, CROP), 1), got, strict=True):
         same(list(one), other)
+
+
+@pytest.mark.parametrize("limit", [{"max_bad": 2}, {"max_bad_rate": 0.01}])
+def test_limits_count_the_whole_pass(damaged: Path, limit: dict[str, Any]) -> None:
+    """Although a pass begins again where the decoder has refused a picture."""
+
+    def said(made: Any) -> str:
+        with made, pytest.raises(stoker.DataError) as caught:
+            list(made)
+        return caught.value.what
+
+    keywords: dict[str, Any] = {"on_bad": "skip", "prefetch": 1, **limit}
+    here, there = (said(loader(damaged, CROP, where, **keywords)) for where in ("", "cpu"))
+    assert here == there
+    assert "samples of this pass are bad" in here
+
+
+@pytest.mark.parametrize("default", ["meta"])
+def test_another_default_device(photos: Path, default: str) -> None:
+    """Batches that nobody asked to be elsewhere are here."""
+    torch.set_default_device(default)
+    try:
+        found = [epochs(loader(photos, CROP, *where), 1) for where in ((), ("cpu",))]
+    finally:
+        torch.set_default_device(None)
+    same(*found)

@@ -147,6 +147,8 @@ type Message struct {
 	Points []Point `json:"points,omitempty"`
 	// pass: samples whose pictures the client could not decode: the engine does it
 	Refused []int64 `json:"refused,omitempty"`
+	// pass: what the client has got of a pass that begins again; absent: nothing
+	Before *Before `json:"before,omitempty"`
 
 	// ask (client: a question about the order, see Ask), told (engine)
 	Ask    *Ask            `json:"ask,omitempty"`
@@ -185,6 +187,12 @@ type Message struct {
 	Structure []byte `json:"structure,omitempty"`
 
 	Error *Error `json:"error,omitempty"`
+}
+
+// Before is what a client has got of a pass: the limits of bad samples count it.
+type Before struct {
+	Rows int64 `json:"rows"`
+	Bad  int64 `json:"bad"`
 }
 
 // Crew is how Python code makes the samples of a loader.

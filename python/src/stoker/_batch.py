@@ -311,13 +311,13 @@ class TorchKind(Kind):
             raise ConfigError(f"torch {self._torch.__version__} has no {dtype}", hint=hint)
         count = total(shape)
         if not count:
-            return self._torch.empty(tuple(shape), dtype=kind)
+            return self._torch.empty(tuple(shape), dtype=kind, device="cpu")
         flat = self._torch.frombuffer(root, dtype=kind, count=count, offset=offset)
         return flat if len(shape) == 1 else flat.view(tuple(shape))
 
     def own(self, array: Any) -> Any:
         # Not clone(): it may run OpenMP, which hangs in a forked child if the parent has used it.
-        fresh = self._torch.empty(array.shape, dtype=array.dtype)
+        fresh = self._torch.empty(array.shape, dtype=array.dtype, device="cpu")
         ctypes.memmove(fresh.data_ptr(), array.data_ptr(), array.numel() * array.element_size())  # nbytes: torch 2.1
         return fresh
 
@@ -329,7 +329,7 @@ class TorchKind(Kind):
         return array.permute(tuple(axes))
 
     def ends(self, lengths: Any) -> Any:
-        found = self._torch.zeros(len(lengths) + 1, dtype=self._torch.int32)
+        found = self._torch.zeros(len(lengths) + 1, dtype=self._torch.int32, device="cpu")
         self._torch.cumsum(lengths, 0, dtype=self._torch.int32, out=found[1:])
         return found
 

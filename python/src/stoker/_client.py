@@ -452,6 +452,7 @@ class Pass:
         self.step = step
         self.told: Message = {}
         self.rows = 0  # of the last batch
+        self.before = (0, 0)  # rows and bad samples up to position, of this pass
         self.waited = 0  # spent by the engine for the last next, ns
         self._order = order
         self._points = points
@@ -487,6 +488,7 @@ class Pass:
                     if bundle.spent:
                         self._bundle = None
                 self.position, self.step, self.told = told["position"], self.step + 1, told
+                self._counted(1)
                 return built
             except BaseException:
                 self.cancel()  # the engine may have moved on: it starts again after the last batch that arrived
@@ -503,6 +505,7 @@ class Pass:
                 built, self.told = found
                 parts = self.told.get("parts") or [self.told]
                 self.position, self.step = parts[-1]["position"], self.step + len(parts)
+                self._counted(len(parts))
                 return built
             except BaseException:
                 self.cancel()
@@ -547,11 +550,16 @@ class Pass:
                 return False
             return True
 
-    def back(self, position: int, step: int) -> None:
+    def _counted(self, batches: int) -> None:
+        """Rows and bad samples of the message that was built last, or of so many batches of it."""
+        rows, bad = self.before
+        self.before = rows + self.rows * batches, bad + len(self.told.get("bad") or ())
+
+    def back(self, position: int, step: int, before: tuple[int, int]) -> None:
         """Continues there, with batches that it has given already."""
         with self._lock:
             self.cancel()
-            self.position, self.step = position, step
+            self.position, self.step, self.before = position, step, before
 
     def refuse(self, samples: Sequence[int]) -> None:
         """Has the engine decode the pictures of these samples, in passes that begin from now on."""
@@ -587,6 +595,8 @@ class Pass:
                 begin["points"] = self._points()
             if self._remote.refused:
                 begin["refused"] = sorted(self._remote.refused)
+            if self.before != (0, 0):
+                begin["before"] = {"rows": self.before[0], "bad": self.before[1]}
             answer, _ = engine.request(begin, max(QUIET_SECONDS, self._remote.timeout))
             self._at.id, self._at.engine = int(answer["pass"]), engine
         return self._at.id

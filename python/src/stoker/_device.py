@@ -537,11 +537,13 @@ def settle() -> None:
 
 
 class _Entry:
-    """A batch ahead of the loop, and what is known of it. ``step`` and ``position`` are those after it."""
+    """A batch ahead of the loop, and what is known of it. ``step``, ``position`` and ``before`` are those after it."""
 
-    __slots__ = ("epoch", "loaded", "number", "position", "rows", "step", "told", "value")
+    __slots__ = ("before", "epoch", "loaded", "number", "position", "rows", "step", "told", "value")
 
-    def __init__(self, value: Any, told: Message, message: Message, number: int, step: int) -> None:
+    def __init__(
+        self, value: Any, told: Message, message: Message, number: int, step: int, before: tuple[int, int]
+    ) -> None:
         self.value: Any = value
         self.loaded: Any = None
         self.told = told
@@ -550,12 +552,14 @@ class _Entry:
         self.position = int(told["position"])
         self.number = number  # of the batch, as the loop sees it
         self.step = step
+        self.before = before[0] + self.rows, before[1] + len(told.get("bad") or ())
 
 
 class _Message:
     """The batches of one message that are here and not on the device yet."""
 
-    def __init__(self, told: Message, root: Any, found: Any, step: int) -> None:
+    def __init__(self, told: Message, root: Any, found: Any, step: int, before: tuple[int, int]) -> None:
+        self._before = before  # of the pass, before it
         self.told = told
         self.root = root
         self._found = found
@@ -578,7 +582,9 @@ class _Message:
         for value, told in found[:most]:
             self._made += 1
             number = self.told["step"] + self._made - 1
-            self.entries.append(_Entry(value, told, self.told, number, self._step + self._made))
+            entry = _Entry(value, told, self.told, number, self._step + self._made, self._before)
+            self._before = entry.before
+            self.entries.append(entry)
         return self.entries
 
     @property
@@ -606,6 +612,7 @@ class Queue:
         self._over = left == 0
         self.then: Queue | None = None
         self.epoch, self.position, self.step = source.epoch, source.position, source.step
+        self.before = source.before
         self.told: Message = {}
         self.rows = 0
         self.waited = 0
@@ -639,7 +646,7 @@ class Queue:
     def _given(self, entry: _Entry) -> None:
         self._ahead.popleft()
         self.told, self.rows, self.epoch = entry.told, entry.rows, entry.epoch
-        self.position, self.step = entry.position, entry.step
+        self.position, self.step, self.before = entry.position, entry.step, entry.before
 
     def _need(self, make: Make) -> None:
         """Waits for the batch that the loop asks for."""
@@ -733,13 +740,13 @@ class Queue:
             self._kept = None
 
     def _message(self, make: Make, told: Message, root: Any) -> _Message:
-        return _Message(told, root, make(told, root), self._source.step)
+        return _Message(told, root, make(told, root), self._source.step, self._source.before)
 
     def _back(self) -> None:
         """Has the engine start again after the last batch that is here."""
         self._kept = None
         last: Any = self._ahead[-1] if self._ahead else self
-        self._source.back(last.position, last.step)
+        self._source.back(last.position, last.step, last.before)
 
     def ahead(self) -> list[Message]:
         """What the engine told of the batches that it has given and the loop has not got."""

@@ -365,7 +365,7 @@ def _places(given: Any, like: Any) -> Any:
     interval, cols, tall = (given[:, i].clamp(min=1) for i in (13, 14, 16))
     last = torch.div(given[:, 4] + given[:, 6] - 1, tall, rounding_mode="floor") - given[:, 19]
     count = int(torch.where(given[:, 13] > 0, last, torch.zeros_like(last)).max()) + 1
-    row = torch.arange(count).view(1, -1) + given[:, 19:20]
+    row = torch.arange(count, device="cpu").view(1, -1) + given[:, 19:20]
     begin = torch.div(row * cols.view(-1, 1) + given[:, 17:18], interval.view(-1, 1), rounding_mode="floor")
     end = torch.div(row * cols.view(-1, 1) + given[:, 18:19], interval.view(-1, 1), rounding_mode="floor")
     before = torch.cat([torch.full_like(end[:, :1], -1), end[:, :-1]], 1)
