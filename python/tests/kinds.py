@@ -19,7 +19,6 @@ import torch
 from conftest import make_folder, make_tar
 
 import stoker
-from stoker import _feed
 from stoker import transforms as T
 
 SEED = 5
@@ -28,8 +27,6 @@ ROWS = 44  # samples of datasets of Python
 PIECE = 12  # samples in a piece of a sampler's order
 FACTS = ("ids", "valid", "epoch", "step", "bad", "cu_seqlens", "position_ids")
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-
-_feed.PIECE = PIECE
 
 
 class Data:

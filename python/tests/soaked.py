@@ -41,10 +41,10 @@ import pytest
 import torch
 from conftest import wait_until
 from kinds import EPOCHS as KNOWN
-from kinds import KINDS, SEED, Data, Error, Kind, Leaf, expected, is_array, leaves, raw
+from kinds import KINDS, PIECE, SEED, Data, Error, Kind, Leaf, expected, is_array, leaves, raw
 
 import stoker
-from stoker import _device, _engines, _notice, _staging, _static
+from stoker import _device, _engines, _feed, _notice, _staging, _static
 
 HANG_SECONDS = 180  # without a step: the stacks are shown, and the process ends
 LAG = 100  # operations that the device may have left to do after a step: its memory is not without end
@@ -791,6 +791,7 @@ def main() -> int:
     parser.add_argument("--kind", action="append", default=[], help="only loaders of this kind")
     given = parser.parse_args()
     os.environ["STOKER_POISON"] = "1"
+    _feed.PIECE = PIECE
     torch.set_num_threads(1)
     print(f"seed {given.seed}", flush=True)
     done: Counter[str] = Counter()
