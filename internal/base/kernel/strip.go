@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 )
 
 // Strip is the part of a JPEG that a box of its picture needs, as a JPEG of its own: the
@@ -57,17 +58,15 @@ func (l *Lane) Strip(dst, jpeg []byte, x, y, w, h int, repeats bool) ([]byte, St
 	if f.ri == 0 || f.ri >= cut.mcus {
 		return cut.whole(dst), Strip{W: f.x, H: f.y}, nil
 	}
-	segments, err := l.segments(f)
-	if err != nil {
+	var err error
+	if cut.segments, err = l.segments(f); err != nil {
 		return dst, Strip{}, err
 	}
-	cut.segments = segments
-	if !repeats && f.hmax*f.vmax > 1 {
-		return cut.whole(dst), Strip{W: f.x, H: f.y}, nil
-	}
-	s := Strip{Interval: f.ri, Cols: cols, MCUW: cut.w, MCUH: cut.h, First: x / cut.w, Last: (x + w - 1) / cut.w, Top: y / cut.h}
-	if dst, ok = cut.strip(dst, &s, (y+h-1)/cut.h); ok {
-		return dst, s, nil
+	if repeats || f.hmax*f.vmax == 1 {
+		s := Strip{Interval: f.ri, Cols: cols, MCUW: cut.w, MCUH: cut.h, First: x / cut.w, Last: (x + w - 1) / cut.w, Top: y / cut.h}
+		if dst, ok = cut.strip(dst, &s, (y+h-1)/cut.h); ok {
+			return dst, s, nil
+		}
 	}
 	return cut.whole(dst), Strip{W: f.x, H: f.y}, nil
 }
@@ -93,12 +92,9 @@ const mostSide = 65535
 // strip appends the segments of a box that ends in row bottom of MCUs; false, and nothing, if
 // that is not a legal JPEG, or not less than the picture.
 func (c *cutting) strip(dst []byte, s *Strip, bottom int) ([]byte, bool) {
-	n := 0
-	last := -1 // segment that was counted, or sent, last
-	for row := s.Top; row <= bottom; row++ {
-		from, to := (row*c.cols+s.First)/s.Interval, (row*c.cols+s.Last)/s.Interval
-		n += to - max(from, last+1) + 1
-		last = to
+	n, last := 0, 0
+	for k := range c.needed(s, bottom) {
+		n, last = n+1, k
 	}
 	s.W, s.H = s.Interval*c.w, n*c.h
 	whole := len(c.segments)
@@ -106,20 +102,30 @@ func (c *cutting) strip(dst []byte, s *Strip, bottom int) ([]byte, bool) {
 	if short || s.W > mostSide || s.H > mostSide || n >= whole {
 		return dst, false
 	}
-	dst = c.head(dst, s.W, s.H)
-	last, n = -1, 0
-	for row := s.Top; row <= bottom; row++ {
-		from, to := (row*c.cols+s.First)/s.Interval, (row*c.cols+s.Last)/s.Interval
-		for k := max(from, last+1); k <= to; k++ {
-			if n > 0 {
-				dst = append(dst, 0xff, mRST0+byte((n-1)&7))
-			}
-			dst = append(dst, c.segment(k)...)
-			n++
+	dst, n = c.head(dst, s.W, s.H), 0
+	for k := range c.needed(s, bottom) {
+		if n > 0 {
+			dst = append(dst, 0xff, mRST0+byte((n-1)&7))
 		}
-		last = to
+		dst = append(dst, c.segment(k)...)
+		n++
 	}
 	return append(dst, 0xff, mEOI), true
+}
+
+// needed lists the segments of a box that ends in row bottom of MCUs, each once.
+func (c *cutting) needed(s *Strip, bottom int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		next := 0
+		for row := s.Top; row <= bottom; row++ {
+			from, to := (row*c.cols+s.First)/s.Interval, (row*c.cols+s.Last)/s.Interval
+			for next = max(next, from); next <= to; next++ {
+				if !yield(next) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // segment is the bytes of segment k, without markers.
