@@ -10,6 +10,7 @@ wait, or a missing record gives wrong bytes, every time. The device may fail to 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import random
 import weakref
 from collections import deque
@@ -341,3 +342,16 @@ def install(monkeypatch: pytest.MonkeyPatch, port: Any) -> None:
     monkeypatch.setattr(_cuda, "Port", lambda number: port)
     monkeypatch.setattr(_device_jpeg, "_repeats", lambda decoder, target: False)
     monkeypatch.setattr(_device, "_devices", {})
+
+
+def interpreted_again(module: Any) -> Any:
+    """A module with one of Triton's kernels, as it is where TRITON_INTERPRET was set before it was imported."""
+    spec = importlib.util.spec_from_file_location(f"{module.__name__.rpartition('.')[2]}_interpreted", module.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "1")
+        spec.loader.exec_module(found)
+    assert type(found.kernel).__name__ == "InterpretedFunction"
+    return found

@@ -7,7 +7,6 @@ or one that can be wrong (pretend.py).
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import io
 import pickle
 import random
@@ -22,7 +21,7 @@ import torch
 from conftest import engine as engine_of
 from conftest import kill, run_python
 from PIL import Image
-from pretend import Device, Full, device
+from pretend import Device, Full, device, interpreted_again
 from test_fused import same
 
 import stoker
@@ -518,16 +517,7 @@ def test_the_line_says_who_decodes(
 
 @pytest.fixture(scope="module")
 def interpreted() -> Any:
-    """The kernel's module, as it is where TRITON_INTERPRET was set before it was imported."""
-    spec = importlib.util.spec_from_file_location("_triton_rows_interpreted", _triton_rows.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_INTERPRET", "1")
-        spec.loader.exec_module(found)
-    assert type(found.kernel).__name__ == "InterpretedFunction"
-    return found
+    return interpreted_again(_triton_rows)
 
 
 SMALL: dict[str, list[Any]] = {

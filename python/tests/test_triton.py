@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from pretend import Device, device
+from pretend import Device, device, interpreted_again
 from test_fused import ENDS, MEAN, NORMAL, STD, DataLoader, left, same
 
 import stoker
@@ -46,16 +46,7 @@ TABLE: dict[str, Left] = {
 
 @pytest.fixture(scope="module")
 def interpreted() -> Any:
-    """The module, as it is where TRITON_INTERPRET was set before it was imported."""
-    spec = importlib.util.spec_from_file_location("_triton_interpreted", _triton.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_INTERPRET", "1")
-        spec.loader.exec_module(found)
-    assert type(found.kernel).__name__ == "InterpretedFunction"
-    return found
+    return interpreted_again(_triton)
 
 
 class Port:

@@ -306,7 +306,7 @@ def tables(numbers: Any, height: int, width: int, like: Any) -> Tables:
     """Those of rows of so many pixels. ``numbers`` int32 (rows, NUMBERS) are here."""
     torch = ops.torch()
     given = numbers.to(torch.int64)
-    there = _there(given, like)
+    there = ops.moved(given, like)
     sides = []
     for size, to, begin, out, flip in ((5, 7, 10, width, _MIRRORED), (6, 8, 11, height, _UPSIDE_DOWN)):
         box, whole, first = there[:, size], there[:, to], there[:, begin]
@@ -319,10 +319,6 @@ def tables(numbers: Any, height: int, width: int, like: Any) -> Tables:
         sides.append((at.to(torch.int32).contiguous(), weights.contiguous(), bits))
     (across, columns, wide), (down, rows, high) = sides
     return Tables(across, down, columns, rows, torch.stack([wide, high], 1).contiguous(), _places(given, like))
-
-
-def _there(values: Any, like: Any) -> Any:
-    return values.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else values.to(like.device)
 
 
 def _axis(
@@ -351,7 +347,7 @@ def _axis(
         torch.nn.functional.pad(made[0][i], (0, taps - made[0][i].shape[2])) if i < 2 else made[0][i] for i in range(3)
     )
     for filter, (a, w, b) in zip(filters[1:], made[1:], strict=True):
-        chosen = _there(filters_here == filter, sizes)
+        chosen = ops.moved(filters_here == filter, sizes)
         more = (0, taps - a.shape[2])
         at = torch.where(chosen.view(-1, 1, 1), torch.nn.functional.pad(a, more), at)
         weights = torch.where(chosen.view(-1, 1, 1), torch.nn.functional.pad(w, more), weights)
@@ -371,7 +367,7 @@ def _places(given: Any, like: Any) -> Any:
     before = torch.cat([torch.full_like(end[:, :1], -1), end[:, :-1]], 1)
     first = torch.maximum(begin, before + 1)
     sent = end - first + 1
-    return _there((sent.cumsum(1) - sent - first).to(torch.int32), like)
+    return ops.moved((sent.cumsum(1) - sent - first).to(torch.int32), like)
 
 
 _KERNEL: list[Any] = []  # the module that has it, once it is known; None: there is none
@@ -407,7 +403,7 @@ def _by_kernel(out: Any, rows: Sequence[int], pictures: Sequence[Any], numbers: 
     taps = [_taps(*row) for row in numbers[:, 5:10].tolist()]
     addresses = [[one.data_ptr(), *one.stride()] for one in pictures]
     lists = ((rows, torch.int32), (addresses, torch.int64), (module.facts(numbers, taps), torch.int32))
-    there = [_there(torch.tensor(values, dtype=dtype, device="cpu"), out) for values, dtype in lists]
+    there = [ops.moved(torch.tensor(values, dtype=dtype, device="cpu"), out) for values, dtype in lists]
     try:
         module.make(out, *there, made, len(rows))
     except Exception as error:

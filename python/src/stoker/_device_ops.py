@@ -52,6 +52,11 @@ def torch() -> Any:
     return found
 
 
+def moved(tensor: Any, like: Any) -> Any:
+    """A tensor of this process on the device of another one, where nothing waits for the copy."""
+    return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor.to(like.device)
+
+
 def _single(p: Any, number: int) -> Any:
     """A number of each sample, as float32, to be combined with pictures."""
     return p[:, number].to(torch().float32).view(-1, 1, 1, 1)

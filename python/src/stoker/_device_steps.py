@@ -256,7 +256,7 @@ def run(x: Any, steps: Any, script: Script, becomes: Sequence[int], out: Any = N
 def there(values: Any, dtype: Any, like: Any) -> Any:
     """A tensor of these values on the device of another one, where nothing waits for the copy."""
     tensor = ops.torch().tensor(values, dtype=dtype, device="cpu")
-    return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor.to(like.device)
+    return ops.moved(tensor, like)
 
 
 def _ordered(act: Act, made: Any, indices: Any) -> Any:
