@@ -202,12 +202,16 @@ def _repeats(decoder: Decoder, target: Target) -> bool:
         except Exception as error:
             raise ConfigError(
                 f"decode_device: {decoder.name} cannot decode on {target.device}",
-                cause=(str(error).strip().splitlines() or [type(error).__name__])[-1],
+                cause=_last_line(error),
                 hint="install a torchcodec that fits torch and its CUDA, or leave decode_device out",
             ) from error
         halves = picture.to(torch.int16).split(16, 2)
         _TRIED[key] = all(int(half.amax((1, 2)).sub(half.amin((1, 2))).max()) <= _SAME for half in halves)
     return _TRIED[key]
+
+
+def _last_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
 # Rows.
@@ -281,7 +285,7 @@ class Sent:
                 if full(error):
                     raise
                 refused.append(at)
-                why = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+                why = _last_line(error)
         if refused:
             raise Undecodable(self._samples(refused), why)
         return found
@@ -408,9 +412,9 @@ def _by_kernel(out: Any, rows: Sequence[int], pictures: Sequence[Any], numbers: 
         module.make(out, *there, made, len(rows))
     except Exception as error:
         make_rows(out, rows, pictures, numbers)
-        lines = str(error).strip().splitlines()
-        last = f" ({lines[-1].strip()})" if lines else ""
-        _without(f"triton failed, with {type(error).__name__}{last}")  # the operators have not: the device is all right
+        from ._fused import failure
+
+        _without(failure(error))  # the operators have not failed: the device is all right
 
 
 def _taps(wide: int, high: int, across: int, down: int, filter: int) -> tuple[int, int]:

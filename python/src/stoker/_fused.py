@@ -132,6 +132,12 @@ def lacking() -> str:
     return ""
 
 
+def failure(error: BaseException) -> str:
+    """Why a kernel is not used again."""
+    lines = str(error).strip().splitlines()
+    return f"triton failed, with {type(error).__name__}" + (f" ({lines[-1].strip()})" if lines else "")
+
+
 def kernel() -> Callable[..., bool]:
     """Triton's kernel, ``_triton.make``. An error says why there is none."""
     if why := lacking():
@@ -178,8 +184,7 @@ class Floats:
                 if self._kernel(out, given, *self._coded(left), planes):
                     return
             except Exception as error:
-                lines = str(error).strip().splitlines()
-                failed = f"triton failed, with {type(error).__name__}" + (f" ({lines[-1].strip()})" if lines else "")
+                failed = failure(error)
         if left.wide and between is None:
             import torch
 
