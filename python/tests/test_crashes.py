@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import engine, engines, kill, stop
+from conftest import engine, engines, kill
 
 import stoker
 from stoker import _client, _engines, _process
@@ -122,25 +122,24 @@ class Deadly:
             remote = deadly.loader._remote if deadly.loader is not None else None
             if remote is not None and message["type"] == deadly.kind and deadly.is_its(self, remote, message):
                 deadly.crashes += 1
-                stop(self.pid)  # it must not answer first
-                sent, send = threading.Event(), self._send
+                asked, send = threading.Event(), self._send
 
-                def noticed(frame: Any, *rest: Any) -> None:
-                    send(frame, *rest)
+                def kept(frame: Any, *rest: Any) -> None:
                     if all(frame.get(key) is message[key] for key in message):  # not the same of another loader
-                        sent.set()
+                        asked.set()  # a dying engine may still answer what it gets, and its loader would be innocent
+                    else:
+                        send(frame, *rest)
 
-                self._send = noticed
-                threading.Thread(target=deadly.abort, args=(self.pid, sent)).start()
+                self._send = kept
+                threading.Thread(target=deadly.abort, args=(self.pid, asked)).start()
             return plain(self, message, *more)
 
         monkeypatch.setattr(_process.Engine, "request", request)
 
     @staticmethod
-    def abort(pid: int, sent: threading.Event) -> None:
-        sent.wait(60)  # a request that was never sent cannot have been the cause
+    def abort(pid: int, asked: threading.Event) -> None:
+        asked.wait(60)  # a request that was never made cannot have been the cause
         os.kill(pid, signal.SIGABRT)
-        os.kill(pid, signal.SIGCONT)
 
     @staticmethod
     def is_its(of: Any, remote: Any, message: Any) -> bool:
