@@ -21,7 +21,7 @@ from conftest import engine, engines, fill_up, kill, wait_until
 from pretend import Device, Full, Lost, device, install
 
 import stoker
-from stoker import _device
+from stoker import _device, _process
 from stoker import transforms as T
 
 __all__ = ["device"]
@@ -879,3 +879,27 @@ def test_a_loader_of_torchs(device: Device) -> None:
             assert torch.equal(picture, row(number // 7))
             seen.append(number // 7)
     assert seen == list(range(40))
+
+
+def test_a_loop_that_waits_seldom_looks_at_the_socket(
+    device: Device, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look is a system call: a request that was sent just now has no answer yet."""
+    looks = [0]
+    poll = _process.Engine._poll
+
+    def counted(self: Any, event: int, seconds: float) -> bool:
+        looks[0] += 1
+        return poll(self, event, seconds)
+
+    slow = T.Compose([T.RandomResizedCrop(512), T.RandAugment(8)])
+    with stoker.DataLoader(stoker.ImageFolder(folder, slow), 10, True, device="cuda", num_workers=1) as loader:
+        list(loader)
+        device.drain()
+        monkeypatch.setattr(_process.Engine, "_poll", counted)
+        batches = 0
+        for _ in range(4):
+            for _batch in loader:
+                batches += 1
+                device.drain()
+    assert looks[0] <= 2 * batches + 4

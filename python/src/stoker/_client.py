@@ -530,7 +530,8 @@ class Pass:
 
     def ask(self, seconds: float = 0.0) -> bool:
         """Asks for the next message, unless that is done already, and waits for the answer, but not longer than so
-        many seconds. Returns whether ``next`` and ``whole`` would find it; then they raise what there is to raise."""
+        many seconds. Returns whether ``next`` and ``whole`` would find it; then they raise what there is to raise.
+        0 seconds: a request that is sent now is not looked at, because its answer cannot be here."""
         with self._lock:
             crew, asked = self._remote.crew, self._at.asked
             if self._bundle is not None or self._closings != self._remote.closings:
@@ -540,6 +541,8 @@ class Pass:
                     return False
                 self._remote.call(self._send)
                 asked = self._at.asked
+                if not seconds:
+                    return False
             try:
                 if asked is None or not asked.ready(seconds):
                     return False

@@ -676,11 +676,12 @@ class Queue:
         it is their turn. Then asks for the next one."""
         patience = PATIENCE_SECONDS if self.waited < PATIENCE_SECONDS * 1e9 else 0.0  # a slow engine is not waited for
         try:
-            while len(self._ahead) < most and not self._over and self._error is None:
-                if self._kept is None and not self._source.ask(patience):
-                    break
-                self._load(make)
-            if self._kept is None and not self._over and self._error is None:
+            ready = True
+            while ready and len(self._ahead) < most and not self._over and self._error is None:
+                ready = self._kept is not None or self._source.ask(patience)
+                if ready:
+                    self._load(make)
+            if ready and self._kept is None and not self._over and self._error is None:
                 self._source.ask()
         except Full:
             pass  # it is tried again at the next call

@@ -37,9 +37,8 @@ class Run:
 
     __slots__ = ("here", "size", "there")
 
-    def __init__(self, here: Any) -> None:
-        self.here = here
-        self.size: int = here.numel()
+    def __init__(self, here: Any, size: int) -> None:
+        self.here, self.size = here, size
         self.there: Any = None
 
     def room(self) -> int:
@@ -146,7 +145,7 @@ class Plan:
                 self._look(facts[name])
 
     def _own(self, tensor: Any) -> Any:
-        fresh = self._torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+        fresh = self._torch.empty_like(tensor)
         ctypes.memmove(fresh.data_ptr(), tensor.data_ptr(), tensor.numel() * tensor.element_size())
         return fresh
 
@@ -154,14 +153,17 @@ class Plan:
         if id(tensor) in self._seen:
             return
         self._seen.add(id(tensor))
-        if self._port.is_there(tensor) or tensor.device.type == "meta":
+        if self._port.is_there(tensor):
             return
-        if tensor.device.type != "cpu" or not self._plain(tensor):
-            self._late.add(id(tensor))
+        if not (tensor.is_cpu and self._plain(tensor)):
+            if not tensor.is_meta:
+                self._late.add(id(tensor))
             return
-        size, begin = extent(tensor), tensor.data_ptr()
-        inside = self._base <= begin and begin + size <= self._end and size and begin % tensor.element_size() == 0
-        if inside and size <= 2 * tensor.numel() * tensor.element_size():
+        each, begin = tensor.element_size(), tensor.data_ptr()
+        own = tensor.numel() * each
+        size = own if tensor.is_contiguous() else extent(tensor)
+        inside = self._base <= begin and begin + size <= self._end and size and begin % each == 0
+        if inside and size <= 2 * own:
             self._inside.append((begin - self._base, begin - self._base + size, tensor))
         else:
             self._outside.append(tensor)
@@ -180,14 +182,17 @@ class Plan:
 
     def runs(self) -> list[Run]:
         """What is copied. Bytes that are not in pinned memory are put into some here."""
-        found = []
-        large = [part for part in self._inside if self._together or part[1] - part[0] >= OWNED_BYTES]
-        small = [part for part in self._inside if not self._together and part[1] - part[0] < OWNED_BYTES]
+        found: list[Run] = []
+        large: list[Any] = []
+        small: list[Any] = []
+        for part in self._inside:
+            (large if self._together or part[1] - part[0] >= OWNED_BYTES else small).append(part)
         for parts, most in ((large, 0), (small, SHARED)):
             for begin, end, tensors in groups(parts, most):
-                run = Run(self._bytes(begin, end))
+                run = Run(self._bytes(begin, end), end - begin)
                 found.append(run)
-                self._at.update((id(t), (run, at - begin, t)) for at, t in tensors)
+                for at, tensor in tensors:
+                    self._at[id(tensor)] = run, at - begin, tensor
         return [*found, *self._bounced()]
 
     def _bytes(self, begin: int, end: int) -> Any:
@@ -205,7 +210,7 @@ class Plan:
         found, together, at = [], [], 0
         for tensor in self._outside:
             if self._port.is_pinned(tensor) and extent(tensor) <= 2 * tensor.numel() * tensor.element_size():
-                run = Run(self._flat(tensor))
+                run = Run(self._flat(tensor), extent(tensor))
                 self.keep.append(tensor)
                 self._at[id(tensor)] = run, 0, tensor
                 found.append(run)
@@ -221,9 +226,10 @@ class Plan:
 
     def _through(self, parts: Sequence[tuple[Any, Any, int]], size: int) -> Run:
         """Tensors, and where they are in a run that goes through pinned memory."""
-        here = self._port.pinned(max(size, 1))
+        size = max(size, 1)
+        here = self._port.pinned(size)
         self.keep.append(here)
-        run = Run(here)
+        run = Run(here, size)
         for tensor, laid, at in parts:
             ctypes.memmove(here.data_ptr() + at, laid.data_ptr(), extent(laid))
             self._at[id(tensor)] = run, at, laid
@@ -252,7 +258,7 @@ class Plan:
     def shown(self, run: Run) -> bool:
         """Whether a batch has anything of what this run copies."""
         hidden = self._raw.keys() | self._numbers
-        return any(run is at[0] for number, at in self._at.items() if number not in hidden)
+        return not hidden or any(run is at[0] for number, at in self._at.items() if number not in hidden)
 
     def decode(self) -> tuple[int, int, float]:
         """Begins to decode the pictures of the batches there. Returns how many there are, their bytes, and the seconds
