@@ -90,7 +90,7 @@ func (s *session) serve() error {
 				l.Workers().Dismiss()
 			}
 		case wire.TypeCancel:
-			s.cancel(m.Pass)
+			s.cancel(m)
 		case wire.TypeClose:
 			s.close(m.Loader)
 		default:
@@ -254,9 +254,6 @@ func (s *session) begin(m *wire.Message) ([]deliver.Envelope, error) {
 		return nil, err
 	}
 	p.Bundle(m.Bundle)
-	if m.Before != nil {
-		p.Before(m.Before.Rows, m.Before.Bad)
-	}
 	s.mu.Lock()
 	s.last++
 	id := s.last
@@ -275,6 +272,9 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	s.mu.Unlock()
 	if p == nil {
 		return nil, errs.New(errs.Config, "no pass %d", m.Pass)
+	}
+	if m.Before != nil {
+		p.Before(m.Before.Rows, m.Before.Bad)
 	}
 	deadline := time.Duration(m.Timeout) * time.Millisecond
 	waiting, stop := context.WithCancel(context.Background())
@@ -403,13 +403,17 @@ func (s *session) back(id int, drop bool) {
 	}
 }
 
-func (s *session) cancel(id int64) {
+func (s *session) cancel(m *wire.Message) {
 	s.mu.Lock()
-	p := s.passes[id]
-	delete(s.passes, id)
+	p := s.passes[m.Pass]
+	delete(s.passes, m.Pass)
 	s.mu.Unlock()
-	if p != nil {
+	switch {
+	case p == nil:
+	case m.Before == nil:
 		p.Cancel()
+	default:
+		p.CancelAfter(m.Step, m.Before.Rows, m.Before.Bad)
 	}
 }
 

@@ -94,10 +94,17 @@ type Loader struct {
 	inflight int     // open batches
 	fetching int     // samples submitted but not yet fetched
 	batches  int64   // delivered
+	again    again   // given back by the consumer, and not delivered again yet
 	moved    int64   // stats.Monotonic of the last finished sample
 	network  Network // nil: unknown
 	spare    []*openBatch
 	closed   bool
+}
+
+// again is what was counted as delivered and will be delivered again.
+type again struct {
+	tally
+	passes int64
 }
 
 // Network is what all loaders of a process share for the network; remote.Net is one.

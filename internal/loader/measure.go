@@ -331,7 +331,7 @@ func (p *Pass) book(ob *openBatch, b *Batch, now int64) {
 		Begun: ob.begun, Filled: ob.filled, Asked: p.askedAt,
 	}
 	b.bytes, b.delivered = int64(len(ob.Slot.Mem)), now
-	l.batches += int64(ob.steps)
+	l.batches += anew(&l.again.batches, int64(ob.steps))
 	at := stats.Progress{
 		At: now, Epoch: p.epoch, Step: b.Step + int64(ob.steps) - 1, Samples: l.samples.Load(), Batches: l.batches,
 		Slots: l.slots.count, Leased: l.slots.leased, Memory: l.slots.bytes,
@@ -345,7 +345,9 @@ func (p *Pass) book(ob *openBatch, b *Batch, now int64) {
 	}
 	if !p.began {
 		p.began = true
-		at.Begins, at.First = true, max(now-p.askedAt, 0)
+		if p.before.rows == 0 && anew(&l.again.passes, 1) > 0 {
+			at.Begins, at.First = true, max(now-p.askedAt, 0)
+		}
 	}
 	l.stats.Delivered(at)
 }

@@ -45,7 +45,8 @@ type Pass struct {
 	looked    bool         // it began the next epoch, or tried to
 	draft     draft        // of the next step; only the prefetcher uses it
 	plan      *fetch.Plan  // what later steps need; nil: that is not read before they are open
-	seen      int64        // samples of the batches delivered
+	before    tally        // what the consumer got of the same pass by others, which this one goes on after
+	gave      tally        // what this one delivered
 	open      []*openBatch // in order; the first is the next to be delivered
 	nextStep  int64        // the next to open, counted from the start of slice
 	delivered int64        // steps delivered, counted from the start of slice
@@ -59,7 +60,6 @@ type Pass struct {
 	failed    error
 	ctx       context.Context // of its reads: it ends with the pass, and hung reads with it
 	stop      context.CancelFunc
-	bad       int64 // samples that could not be delivered, up to the last batch delivered
 	lastBad   *errs.Error
 	asked     int64 // when Next was last called: Shared.clock
 
@@ -253,8 +253,10 @@ func (p *Pass) removeOldest(now int64) (*Batch, error) {
 	}
 	step := p.at(ob)
 	p.delivered += int64(ob.steps)
+	p.gave.batches += int64(ob.steps)
+	p.gave.rows += int64(ob.samples())
 	p.l.slots.leased++
-	p.l.samples.Add(int64(ob.samples()))
+	p.l.samples.Add(anew(&p.l.again.rows, int64(ob.samples())))
 	defer func() { p.l.spare = append(p.l.spare, ob) }()
 	out := &Batch{
 		Epoch: p.epoch, Step: step, Position: p.slice.After(ob.step + int64(ob.steps) - 1), Rows: ob.samples() / ob.steps,
@@ -270,13 +272,41 @@ func (p *Pass) removeOldest(now int64) (*Batch, error) {
 	return out, nil
 }
 
-// Before says how many rows the consumer has got of a pass that begins again, and how many bad
-// samples were among them, for the limits. It is called before Next.
+// tally counts batches, their rows, and bad samples among these.
+type tally struct{ batches, rows, bad int64 }
+
+// Before says how many rows the consumer has got of the same pass by others, after which this one
+// goes on, and how many bad samples were among them, for the limits. It is called before the
+// first Next.
 func (p *Pass) Before(rows, bad int64) {
 	s := p.l.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.seen, p.bad = p.seen+rows, p.bad+bad
+	p.before.rows, p.before.bad = rows, bad
+}
+
+// CancelAfter is Cancel by a consumer that keeps only the batches before a step; rows and bad are
+// what it has got up to there, with what Before said. The others are delivered again, and are
+// not counted twice in the statistics of the loader.
+func (p *Pass) CancelAfter(step, rows, bad int64) {
+	s := p.l.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept, a := max(step-p.from, 0), &p.l.again
+	a.batches += max(p.gave.batches-kept, 0)
+	a.rows += max(p.before.rows+p.gave.rows-rows, 0)
+	a.bad += max(p.before.bad+p.gave.bad-bad, 0)
+	if p.began && kept == 0 && p.before.rows == 0 {
+		a.passes++
+	}
+	p.cancel()
+}
+
+// anew is how much of n was not delivered and given back before; owed is what was.
+func anew(owed *int64, n int64) int64 {
+	old := min(*owed, n)
+	*owed -= old
+	return n - old
 }
 
 // judge returns the error of a batch, its own or that of too many bad samples. Bad
@@ -287,13 +317,12 @@ func (p *Pass) judge(ob *openBatch) error {
 		return p.located(ob)
 	}
 	on := p.l.spec.OnBad
-	p.bad += int64(len(ob.bad))
-	p.l.stats.Bad.Add(int64(len(ob.bad)))
-	p.seen += int64(ob.rows)
-	seen := p.seen
-	tooMany := on.MaxBad > 0 && p.bad > on.MaxBad
+	p.gave.bad += int64(len(ob.bad))
+	p.l.stats.Bad.Add(anew(&p.l.again.bad, int64(len(ob.bad))))
+	seen, bad := p.before.rows+p.gave.rows+int64(ob.samples()), p.before.bad+p.gave.bad
+	tooMany := on.MaxBad > 0 && bad > on.MaxBad
 	enough := seen >= 100 || p.delivered+int64(ob.steps) == p.slice.Steps()
-	tooOften := on.MaxBadRate > 0 && enough && float64(p.bad) > on.MaxBadRate*float64(seen)
+	tooOften := on.MaxBadRate > 0 && enough && float64(bad) > on.MaxBadRate*float64(seen)
 	if len(ob.bad) > 0 {
 		p.lastBad = errs.From(ob.bad[len(ob.bad)-1].Err)
 	}
@@ -301,7 +330,7 @@ func (p *Pass) judge(ob *openBatch) error {
 		return nil
 	}
 	last := p.lastBad
-	return errs.New(errs.BadLimit, "%d of %d samples of this pass are bad, more than on_bad allows; the last: %s", p.bad, seen, last.What).
+	return errs.New(errs.BadLimit, "%d of %d samples of this pass are bad, more than on_bad allows; the last: %s", bad, seen, last.What).
 		At(last.Where).Because(last.Cause).
 		Try("%s; or raise max_bad or max_bad_rate", look(last))
 }

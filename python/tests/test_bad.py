@@ -102,6 +102,34 @@ def test_a_limit_ends_the_run(damaged: stoker.ImageFolder) -> None:
         assert len(list(loader)) == 5
 
 
+@pytest.mark.parametrize("where", [{}, {"device": "cpu"}])
+@pytest.mark.parametrize("limit", [{"max_bad": 2}, {"max_bad_rate": 0.02}])
+def test_a_limit_counts_all_pieces_of_a_samplers_order(
+    damaged: stoker.ImageFolder, monkeypatch: pytest.MonkeyPatch, limit: dict[str, Any], where: dict[str, Any]
+) -> None:
+    """It comes in pieces, each a pass of the engine's, and is one pass to its user."""
+    order = 3 * [number for number in range(50) if number not in DAMAGED]
+    for at, sample in zip((20, 70, 120), DAMAGED, strict=False):
+        order.insert(at, sample)
+
+    def end(piece: int) -> tuple[int, str]:
+        monkeypatch.setattr("stoker._feed.PIECE", piece)
+        rows = 0
+        with stoker.DataLoader(damaged, 10, sampler=order, on_bad="skip", **limit, **where) as loader:
+            with pytest.raises(stoker.DataError) as caught:
+                for batch in loader:
+                    rows += len(batch.ids)
+            assert loader.stats()["passes"] == 1
+        return rows, caught.value.what
+
+    assert end(50) == end(65536)
+    monkeypatch.setattr("stoker._feed.PIECE", 50)
+    with stoker.DataLoader(damaged, 10, sampler=order, on_bad="skip", max_bad=3, **where) as loader:
+        assert sum(len(batch.bad) for batch in loader) == 3
+        told = loader.stats()
+        assert [told[key] for key in ("samples", "bad", "passes")] == [len(order), 3, 1]
+
+
 def test_a_share_ends_the_run(tmp_path: Path) -> None:
     """It is looked at after the first 100 samples."""
     root = make_folder(tmp_path / "f", 160)

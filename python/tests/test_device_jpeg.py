@@ -642,6 +642,30 @@ def test_limits_count_the_whole_pass(damaged: Path, limit: dict[str, Any]) -> No
     assert "samples of this pass are bad" in here
 
 
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_what_is_made_again_counts_once(
+    device: Device, damaged: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    found = _device_jpeg._decoder(False)[0]
+    assert found is not None
+
+    def picky(given: list[Any], at: Any) -> Sequence[Any]:
+        if any(one.numel() % 3 == 0 for one in given):
+            raise RuntimeError("nvJPEG does not like it")
+        return found.decode(given, at)
+
+    monkeypatch.setattr(_device_jpeg, "_decoder", lambda moves: (found._replace(decode=picky), ""))
+    with loader(damaged, CROP, where, on_bad="skip") as made:
+        rows = batches = bad = 0
+        for _ in range(2):
+            for batch in made:
+                rows, batches, bad = rows + len(batch.ids), batches + 1, bad + len(batch.bad)
+                device.drain()
+        told = made.stats()
+    assert bad == 8
+    assert [told[key] for key in ("samples", "batches", "bad", "passes")] == [rows, batches, bad, 2]
+
+
 @pytest.mark.parametrize("default", ["meta"])
 def test_another_default_device(photos: Path, default: str) -> None:
     """Batches that nobody asked to be elsewhere are here."""

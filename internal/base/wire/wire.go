@@ -35,7 +35,7 @@
 //	                       <-       hired
 //	next    {pass}         ->
 //	                       <-       hire    (instead of a batch)
-//	cancel  {pass}         ->
+//	cancel  {pass, ...}    ->
 //	dismiss {loader}       ->
 //	close   {loader}       ->
 package wire
@@ -138,7 +138,7 @@ type Message struct {
 	Epoch    int64 `json:"epoch"`
 	Position int64 `json:"position"`          // places of the epoch before this pass, or after this batch
 	Steps    int64 `json:"steps"`             // passed: batches this pass will give
-	Step     int64 `json:"step"`              // batch: its number in the pass
+	Step     int64 `json:"step"`              // batch: its number in the pass; cancel: the first that the client does not keep
 	Timeout  int64 `json:"timeout,omitempty"` // next: milliseconds until a stall is an error; 0: never
 	Slow     int64 `json:"slow,omitempty"`    // next: milliseconds until a worker that is stuck is shown; 0: never
 	List     *List `json:"list,omitempty"`    // pass: the order, if the client decides it
@@ -147,7 +147,8 @@ type Message struct {
 	Points []Point `json:"points,omitempty"`
 	// pass: samples whose pictures the client could not decode: the engine does it
 	Refused []int64 `json:"refused,omitempty"`
-	// pass: what the client has got of a pass that begins again; absent: nothing
+	// next: what the client has got of the same pass by earlier ones, once; absent: nothing. cancel:
+	// what it keeps, up to step; absent: all
 	Before *Before `json:"before,omitempty"`
 
 	// ask (client: a question about the order, see Ask), told (engine)
@@ -189,7 +190,8 @@ type Message struct {
 	Error *Error `json:"error,omitempty"`
 }
 
-// Before is what a client has got of a pass: the limits of bad samples count it.
+// Before is what a client has got of a pass that is walked in several parts, as those of a list, or
+// that begins again after a batch: the limits of bad samples count it.
 type Before struct {
 	Rows int64 `json:"rows"`
 	Bad  int64 `json:"bad"`

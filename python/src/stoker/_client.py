@@ -13,7 +13,7 @@ import mmap
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from time import monotonic_ns
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -452,7 +452,8 @@ class Pass:
         self.step = step
         self.told: Message = {}
         self.rows = 0  # of the last batch
-        self.before = (0, 0)  # rows and bad samples up to position, of this pass
+        self.before = (0, 0)  # rows and bad samples up to position, of this pass and of those that it follows
+        self._untold = False  # the engine does not know of those before its own pass
         self.waited = 0  # spent by the engine for the last next, ns
         self._order = order
         self._points = points
@@ -561,8 +562,13 @@ class Pass:
     def back(self, position: int, step: int, before: tuple[int, int]) -> None:
         """Continues there, with batches that it has given already."""
         with self._lock:
-            self.cancel()
             self.position, self.step, self.before = position, step, before
+            self.cancel()
+
+    def follow(self, before: tuple[int, int]) -> None:
+        """It goes on after another pass, which has given so many rows and bad samples. Called before the first of its
+        batches is asked for."""
+        self.before = before
 
     def refuse(self, samples: Sequence[int]) -> None:
         """Has the engine decode the pictures of these samples, in passes that begin from now on."""
@@ -598,16 +604,19 @@ class Pass:
                 begin["points"] = self._points()
             if self._remote.refused:
                 begin["refused"] = sorted(self._remote.refused)
-            if self.before != (0, 0):
-                begin["before"] = {"rows": self.before[0], "bad": self.before[1]}
             answer, _ = engine.request(begin, max(QUIET_SECONDS, self._remote.timeout))
             self._at.id, self._at.engine = int(answer["pass"]), engine
+            self._untold = True
         return self._at.id
 
     def _question(self, engine: Engine, loader: int) -> Asked:
         """The request for the next message, of this engine."""
         crew = self._remote.crew
         question: dict[str, Any] = {"type": "next", "pass": self._begin(engine, loader)}
+        if self._untold:
+            self._untold = False
+            if self.before != (0, 0):
+                question["before"] = self._kept()
         if crew is None:
             seconds = self._remote.timeout
             question["timeout"] = int(seconds * 1000)
@@ -663,19 +672,23 @@ class Pass:
                 raise Gone(engine) from None
 
     def cancel(self) -> None:
-        """Ends it in the engine; ``next`` starts it again at its position."""
+        """Ends it in the engine; ``next`` starts it again at its position, and what was given after that is not counted
+        twice."""
         self._bundle = None
-        _cancel(self._at)
+        _cancel(self._at, {"step": self.step, "before": self._kept()})
+
+    def _kept(self) -> dict[str, int]:
+        return {"rows": self.before[0], "bad": self.before[1]}
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
         self._at.engine = self._at.asked = None
 
 
-def _cancel(at: _Place) -> None:
+def _cancel(at: _Place, kept: Mapping[str, Any] | None = None) -> None:
     engine, at.engine = at.engine, None
     asked, at.asked = at.asked, None
     if asked is not None:
         asked.drop()
     if engine is not None:
-        engine.post({"type": "cancel", "pass": at.id})
+        engine.post({"type": "cancel", "pass": at.id, **(kept or {})})

@@ -613,6 +613,7 @@ class Queue:
         self.then: Queue | None = None
         self.epoch, self.position, self.step = source.epoch, source.position, source.step
         self.before = source.before
+        self._follows = False  # it knows of the pass before it, if there is one
         self.told: Message = {}
         self.rows = 0
         self.waited = 0
@@ -642,6 +643,15 @@ class Queue:
                 given = self._stage.after(partial(self._after, given, entry.epoch, entry.number))
             self._given(entry)
             return given
+
+    def follow(self, before: tuple[int, int]) -> None:
+        """It goes on after another pass, which has given so many rows and bad samples. The first call counts, before a
+        batch is asked for."""
+        with self._lock:
+            if not self._follows:
+                self._follows = True
+                self.before = before
+                self._source.follow(before)
 
     def _given(self, entry: _Entry) -> None:
         self._ahead.popleft()
@@ -695,6 +705,7 @@ class Queue:
             raise
         if self._over and self._error is None and self.then is not None and len(self._ahead) < most:
             with self.then._lock:
+                self.then.follow(self._source.before)
                 self.then._fill(make, most - len(self._ahead))
 
     def _load(self, make: Make) -> None:
@@ -758,8 +769,7 @@ class Queue:
         """Ends the pass, and drops what is ahead."""
         with self._lock:
             self._ahead.clear()
-            self._kept = None
-            self._source.cancel()
+            self._back()
 
     def after_fork(self) -> None:
         self._lock = threading.RLock()

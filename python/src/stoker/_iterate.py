@@ -298,7 +298,9 @@ class Passage(Iterator[T]):
         if self._next is None:
             self._ended = True
             return
+        before = self._pass.before
         self._piece, self._pass = self._next
+        self._pass.follow(before)
         self._next = None
 
     def _jump(self) -> None:
@@ -310,7 +312,9 @@ class Passage(Iterator[T]):
             self._next[1].cancel()
         if at.feed is not None and begin is not None:
             self._to(begin, at.position)
+        before = self._pass.before
         self._pass = self._queued(self._begin())
+        self._pass.follow(before)
 
 
 class Facts(NamedTuple):
