@@ -32,7 +32,7 @@ func (l *Stream) Shards() []int64 {
 
 // Question is a question about the order. What is one of: steps, items, sum or
 // shares, about the items From to To of an epoch; explain, about the step that
-// begins at From; verify, about Receipts, which is JSON.
+// begins at From; where, about the sample From; verify, about Receipts, which is JSON.
 type Question struct {
 	What     string
 	Epoch    int64
@@ -56,6 +56,12 @@ func (l *Stream) Ask(q Question) (any, error) {
 			return nil, errs.New(errs.Config, "cannot read the receipts: %s", err).Try("pass what loader.receipt() of every rank returned")
 		}
 		return l.Verify(receipts), nil
+	}
+	if q.What == "where" {
+		if q.From >= l.data.Len() {
+			return nil, errs.New(errs.Config, "there is no sample %d: the dataset has %s", q.From, errs.Many(l.data.Len(), "sample"))
+		}
+		return l.data.Where(q.From), nil
 	}
 	e := l.Epoch(q.Epoch)
 	if q.From > e.Len() || q.To > e.Len() {

@@ -10,6 +10,7 @@ import ctypes
 import io
 import pickle
 import random
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -317,6 +318,39 @@ def test_what_only_the_device_refuses(photos: Path, monkeypatch: pytest.MonkeyPa
     assert 1 in calls
     assert max(calls) == 8
     assert calls[-1] > 1  # what was refused once is not sent again
+
+
+@pytest.mark.parametrize("stored", ["files", "shards"])
+def test_refusals_are_told_seldom(
+    photos: Path, packed: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], stored: str
+) -> None:
+    """The first one is named, with its file, whatever the decoder says of each."""
+    found = _device_jpeg._decoder(False)[0]
+    assert found is not None
+
+    def picky(given: list[Any], where: Any) -> Sequence[Any]:
+        for one in given:
+            if one.numel() % 3:
+                raise RuntimeError(f"nvJPEG does not like {one.numel()} bytes at {one.data_ptr()}")
+        return found.decode(given, where)
+
+    monkeypatch.setattr(_device_jpeg, "_decoder", lambda moves: (found._replace(decode=picky), ""))
+    with loader(photos if stored == "files" else packed, CROP, "cpu") as made:
+        for _ in range(2):
+            list(made)
+        assert made._remote is not None
+        refused = made._remote.undecodable
+    told = [line for line in capfd.readouterr().err.splitlines() if "refuse" in line]
+    assert len(refused) > 10
+    assert len(told) == 2
+    first = re.search(r"refuses a picture \((.*), sample (\d+)\)", told[0])
+    assert first is not None
+    assert int(first[2]) in refused
+    if stored == "files":
+        assert first[1] == stoker.ImageFolder(photos).samples[int(first[2])][0]
+    else:
+        assert re.fullmatch(r"shard .*\.tar, offset \d+", first[1])
+    assert re.search(r"has refused \d\d pictures so far", told[1])
 
 
 def test_refusals_return_their_slots(device: Device, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -357,6 +357,7 @@ type Contents struct {
 //	shares   samples of each member of a mixture among the items [From, To)
 //	explain  the samples of the step that begins at position From, and why
 //	verify   what Receipts add up to
+//	where    the file of sample From, or its shard and offset
 //	changed  how dataset From differs from that of Loader, which was opened before
 type Ask struct {
 	What     string          `json:"what"`

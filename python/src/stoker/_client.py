@@ -20,9 +20,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from . import _notice
 from ._engines import client, forked
-from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError, ResourceError, StallError
+from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError, ResourceError, StallError, StokerError, located
 from ._fused import Left, Rest
 from ._process import GRACE_SECONDS, Aside, Asked, Engine, Gone
+from ._shown import shown_text
 from ._stores import fetched
 from ._stuck import explained
 from ._told import Contents, Member, changed, read_error
@@ -212,7 +213,7 @@ class Loader:
         self._at = _Place()
         self.opened: Opened | None = None
         self.strained = False  # memory for its batches ran out while the loop held them
-        self.refused: set[int] = set()  # samples whose pictures the device's decoder refused: the engine decodes them
+        self.undecodable: set[int] = set()  # samples that the device's decoder refused: the engine decodes them
         self._refused: EngineError | None = None
         self.closings = 0  # passes begun before the last close have ended
         forked(self)
@@ -355,7 +356,7 @@ class Loader:
         return self.call(ask)
 
     def ask(self, what: str, **about: Any) -> Any:
-        """The engine's answer to a question about the order: steps, items, sum, shares, explain, verify."""
+        """The engine's answer to a question about the order (steps, items, sum, shares, explain, verify) or a sample (where)."""
 
         def ask(engine: Engine, loader: int) -> Any:
             question = {"what": what, "epoch": 0, "from": 0, "to": 0, **about}
@@ -365,6 +366,31 @@ class Loader:
             return answer.get("answer")
 
         return self.call(ask)
+
+    def decode(self, samples: Sequence[int], why: str) -> None:
+        """Has the engine decode the pictures of these samples from the next pass on, because the device's decoder has
+        refused them. A notice names the first one; later ones, at ten, a hundred and so on, say how many there are."""
+        before = len(self.undecodable)
+        self.undecodable.update(samples)
+        count = len(self.undecodable)
+        if not before:
+            more = f", and {count - 1:,} more of its batch" if count > 1 else ""
+            _notice.say(
+                f"the decoder of decode_device refuses a picture ({self._location(samples[0])}){more}: {why}; the "
+                "engine decodes it, and others that are refused"
+            )
+        elif len(str(count)) > len(str(before)):
+            _notice.say(f"the decoder of decode_device has refused {count:,} pictures so far; the engine decodes them")
+
+    def _location(self, sample: int) -> str:
+        """Where a sample is stored, as far as the engine says it."""
+        try:
+            where = self.ask("where", **{"from": sample})
+        except StokerError:
+            where = {}
+        if "file" in where:
+            where = {"file": shown_text(where["file"])}
+        return located({**where, "sample": sample})
 
     def stats(self, before: dict[str, Any] | None = None, wait_share: float | None = None) -> dict[str, Any]:
         """The engine's current numbers for this loader, with rates since the previous call, or since it was opened.
@@ -570,9 +596,9 @@ class Pass:
         batches is asked for."""
         self.before = before
 
-    def refuse(self, samples: Sequence[int]) -> None:
+    def decode(self, samples: Sequence[int], why: str) -> None:
         """Has the engine decode the pictures of these samples, in passes that begin from now on."""
-        self._remote.refused.update(samples)
+        self._remote.decode(samples, why)
 
     def _answer(self) -> tuple[Message, Any] | None:
         """The message of the next batch with the root of its slot; None at the end."""
@@ -602,8 +628,8 @@ class Pass:
                 begin["list"] = self._order(self.position)
             if self._points is not None:
                 begin["points"] = self._points()
-            if self._remote.refused:
-                begin["refused"] = sorted(self._remote.refused)
+            if self._remote.undecodable:
+                begin["refused"] = sorted(self._remote.undecodable)
             answer, _ = engine.request(begin, max(QUIET_SECONDS, self._remote.timeout))
             self._at.id, self._at.engine = int(answer["pass"]), engine
             self._untold = True

@@ -725,8 +725,7 @@ class Queue:
                 cause=str(refused),
                 hint="leave decode_device out, or install another version of torchcodec",
             )
-        _notice.say(f"the engine decodes pictures that the decoder of decode_device refuses ({refused})")
-        self._source.refuse(refused.samples)
+        self._source.decode(refused.samples, str(refused))
         self._back()
 
     def _taken(self, make: Make) -> None:

@@ -285,7 +285,7 @@ class Sent:
                 if full(error):
                     raise
                 refused.append(at)
-                why = _last_line(error)
+                why = why or _last_line(error)
         if refused:
             raise Undecodable(self._samples(refused), why)
         return found

@@ -38,6 +38,11 @@ def _name(value: Any) -> str:
     return text if text.isprintable() else repr(text)
 
 
+def located(where: Mapping[str, Any]) -> str:
+    """A location in words."""
+    return ", ".join(form.format(_name(where[key])) for key, form in _WHERE_WORDS.items() if key in where)
+
+
 def _plain(text: str) -> str:
     """Text in which only newlines and tabs move the cursor; other control characters are escaped."""
     if text.replace("\n", "").replace("\t", "").isprintable():
@@ -79,12 +84,8 @@ class StokerError(Exception):
     def __str__(self) -> str:
         text = _plain(self.what)
         told = f'"{self.where.get("file")}"' in self.what
-        location = ", ".join(
-            form.format(_name(self.where[key]))
-            for key, form in _WHERE_WORDS.items()
-            if key in self.where and not (told and key == "file")
-        )
-        if location:
+        where = {key: value for key, value in self.where.items() if not (told and key == "file")}
+        if location := located(where):
             text += f" ({location})"
         if self.cause:
             text += f": {_plain(self.cause)}"
