@@ -255,9 +255,20 @@ def test_states_know_the_decoder(photos: Path) -> None:
 
     plain, whole, half = (loader(photos, CROP, *given) for given in ((), ("cpu",), ("cpu", 0.5)))
     state = state_of(whole)
-    for other in (plain, half):
-        with other, pytest.raises(stoker.StateError, match="transforms differ"):
+    found = _device_jpeg._decoder(False)[0]
+    assert found is not None
+    shares = [f"'{share}/16 of the JPEGs by {found.name}'" for share in (16, 8)]
+    for other, here in ((plain, "None"), (half, shares[1])):
+        with other, pytest.raises(stoker.StateError) as caught:
             other.load_state_dict(state)
+        assert f"decode_device differs, and pixels depend on the decoder: {shares[0]} in the state but {here} here" in (
+            caught.value.what
+        )
+        assert "transforms" not in str(caught.value)
+    with loader(photos, CROP, "cpu") as again, loader(photos, CROP[:1], "cpu") as others:
+        for made, kept in ((again, state_of(plain)), (others, state)):
+            with pytest.raises(stoker.StateError, match="decode_device differs" if made is again else "transforms"):
+                made.load_state_dict(kept)
     with loader(photos, CROP, "cpu") as again:
         again.load_state_dict(state)
         assert len(list(again)) == 6

@@ -356,7 +356,8 @@ class Loader:
         return self.call(ask)
 
     def ask(self, what: str, **about: Any) -> Any:
-        """The engine's answer to a question about the order (steps, items, sum, shares, explain, verify) or a sample (where)."""
+        """The engine's answer to a question about the order: steps, items, sum, shares, explain, verify; or about a
+        sample: where."""
 
         def ask(engine: Engine, loader: int) -> Any:
             question = {"what": what, "epoch": 0, "from": 0, "to": 0, **about}

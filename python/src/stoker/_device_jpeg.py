@@ -79,6 +79,11 @@ class Decoding(NamedTuple):
         """For the line at start."""
         return f"{device} decodes {self.share}/{SIXTEENTHS} of the JPEGs ({self.decoder.name})"
 
+    @property
+    def state(self) -> str:
+        """For states: what pixels depend on."""
+        return f"{self.share}/{SIXTEENTHS} of the JPEGs by {self.decoder.name}"
+
     def spec(self, tried: bool = True) -> dict[str, Any]:
         """Part of the Spec. ``tried``: the decoder decodes a picture, which starts CUDA; otherwise what that shows is
         left out."""

@@ -302,6 +302,8 @@ class Positioned(Checked):
             "order": self._order(seen),
             **info.beside,
         }
+        if self._settings.decoding is not None:
+            state["decode_device"] = self._settings.decoding.state
         if isinstance(self._dataset, Own):
             state["python"] = self._dataset._code(self._settings)
         if way is not None:

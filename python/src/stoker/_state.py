@@ -36,7 +36,7 @@ def _run(value: Any) -> bool:
 DAMAGED = "pass what state_dict() returned, unchanged: this state is damaged or was written by hand"
 
 # Values that are missing from states of earlier releases.
-_LATER = ("processing", "blocks")
+_LATER = ("processing", "blocks", "decode_device")
 
 
 def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None], info: Opened) -> None:
@@ -84,6 +84,13 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
         words["blocks"] = (
             "the sizes of the blocks differ",
             "pass the same block= in both places; by default a block is a shard, and the shards differ",
+        )
+    if state.get("decode_device") != mine.get("decode_device"):  # part of the digest of the transforms
+        words.pop("pipeline", None)
+        words.pop("processing", None)
+        words["decode_device"] = (
+            "decode_device differs, and pixels depend on the decoder",
+            "pass decode_device= as the saved run did, with the same share, and install the same decoder",
         )
     wrong = []
     if not _seeds.is_seed(state["seed"]):
