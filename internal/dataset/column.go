@@ -83,14 +83,17 @@ func (c *Collection) leaves(prog *transform.Program, want transform.Want, stored
 	whole, err := transform.CompileField(want, stored)
 	n := prog.Steps()
 	if err == nil && decoded {
-		if n = whole.Head(); n == 0 {
-			return nil, nil, errs.New(errs.Config, "decode_device decodes colour pictures, to one size: nothing but crops, padding, resizing and flips may come before that").
-				Try("begin transform= with RandomResizedCrop, or with Resize and CenterCrop, and decode as rgb")
+		if n, err = whole.Head(); err != nil {
+			return nil, nil, err
 		}
 	}
 	var left *transform.Left
 	if err == nil {
-		prog, left, err = whole.Leave(n)
+		asks := "device_transform"
+		if decoded {
+			asks = "decode_device"
+		}
+		prog, left, err = whole.Leave(n, asks)
 	}
 	if err == nil {
 		return prog, left, nil

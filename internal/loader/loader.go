@@ -241,7 +241,11 @@ func (l *Loader) fits(slot, limit int64) error {
 	if l.loose() {
 		whole = 2
 	}
-	return errs.New(errs.Memory, "a batch takes %s and two must fit, but memory is %s", mem.Size(slot*whole), mem.Size(limit*whole)).
+	with := ""
+	if l.spec.DecodeDevice != (spec.DecodeDevice{}) {
+		with = " with the compressed pictures that decode_device gets,"
+	}
+	return errs.New(errs.Memory, "a batch takes %s%s and two must fit, but memory is %s", mem.Size(slot*whole), with, mem.Size(limit*whole)).
 		Try("raise memory= to at least %s, or lower batch_size", mem.AtLeast(2*slot*whole))
 }
 

@@ -498,16 +498,38 @@ def test_an_engine_that_dies(packed: str) -> None:
             {"device": "cpu", "decode_device": "cpu", "cache": "1GiB"},
             "cache keeps pictures that the engine has decoded",
         ),
-        ({"device": "cpu", "decode_device": "cpu", "transform": [T.ColorJitter(0.4), *CROP]}, "to one size"),
-        ({"device": "cpu", "decode_device": "cpu", "transform": [T.RandomHorizontalFlip()]}, "to one size"),
+        ({"device": "cpu", "decode_device": ["cpu", 2]}, "the share of decode_device is 2"),
+        ({"device": "cpu", "decode_device": "cpu", "transform": [T.ColorJitter(0.4), *CROP]}, "before ColorJitter"),
+        ({"device": "cpu", "decode_device": "cpu", "transform": [T.RandomHorizontalFlip()]}, "in many sizes"),
+        ({"device": "cpu", "decode_device": "cpu", "transform": [T.Resize(20)]}, "Resize to two numbers"),
+        ({"device": "cpu", "decode_device": "cpu", "decode": "gray"}, "this field is decoded as gray"),
+        (
+            {"device": "cpu", "decode_device": "cpu", "transform": [*CROP, T.AugMix()]},
+            "decode_device has all steps after the crop done on the device, and AugMix",
+        ),
+        (
+            {"device": "cpu", "decode_device": "cpu", "memory": 1000},
+            "with the compressed pictures that decode_device gets, and two must fit",
+        ),
     ],
 )
 def test_keywords(photos: Path, keywords: dict[str, Any], said: str) -> None:
     keywords = dict(keywords)
-    dataset = stoker.ImageFolder(photos, T.Compose(keywords.pop("transform", [*CROP, *FLOATS])))
-    with pytest.raises(ConfigError) as caught:
-        DataLoader(dataset, **{"batch_size": 4, **keywords})
+    dataset: Any = stoker.ImageFolder(photos, T.Compose(keywords.pop("transform", [*CROP, *FLOATS])))
+    if decode := keywords.pop("decode", ""):
+        dataset = dataset.select(stoker.Field("image", decode=decode, transform=CROP), "label")
+    with (
+        pytest.raises((ConfigError, stoker.ResourceError)) as caught,
+        DataLoader(dataset, **{"batch_size": 4, **keywords}) as made,
+    ):
+        made.state_dict()
     assert said in str(caught.value)
+
+
+def test_a_share_in_a_list(photos: Path) -> None:
+    dataset = stoker.ImageFolder(photos, T.Compose(CROP))
+    with DataLoader(dataset, 8, device="cpu", decode_device=["cpu", 0.5]) as made:
+        assert "8/16" in made.state_dict()["decode_device"]
 
 
 def test_fields_that_are_no_pictures(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import torch
 from augmented import CHAINS
 from conftest import run_python
 from pretend import Device, Full, device
-from test_fused import same
+from test_fused import same, where_apart
 
 import stoker
 from stoker import _device_ops as ops
@@ -200,7 +200,9 @@ def test_states_and_explanations(folder: Path) -> None:
     with loader(folder, [FRONT], left) as here, loader(folder, [FRONT], left, device="cpu") as there:
         for batch in zip(here, there, strict=True):
             same(*batch)
-            assert here.explain(3) == there.explain(3)
+            told, away = where_apart(there.explain(3))
+            assert here.explain(3) == told
+            assert away == {"RandomResizedCrop", "RandAugment"}
         assert here.state_dict()["pipeline"] != there.state_dict()["pipeline"]
     for stop in range(1, 7):
         with loader(folder, [FRONT], left, device="cpu") as one:
@@ -399,6 +401,42 @@ def test_functions(folder: Path) -> None:
         pytest.raises(stoker.StateError, match="transforms differ"),
     ):
         made.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda x: x[1:], r"returned a Tensor of shape \(\d, 3, 40, 40\) for a batch of \d pictures"),
+        (lambda x: x.sum(), r"returned a Tensor of shape \(\) for a batch"),
+        (lambda x: None, "returned None for a batch"),
+    ],
+)
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_a_function_that_returns_no_pictures(
+    device: Device, folder: Path, function: Any, said: str, where: str
+) -> None:
+    """The error names the function, also if another one comes after it, and comes again: no batch is lost."""
+    with loader(folder, [T.RandomResizedCrop(40)], [function, torch.Tensor.float], device=where) as made:
+        iterator = iter(made)
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=r"<lambda> \(.*test_device_transform.py:\d+\) " + said):
+                next(iterator)
+        assert made.state_dict()["position"] == 0
+
+
+def test_explain_says_what_the_device_does(folder: Path) -> None:
+    def ops(made: Any) -> dict[str, bool]:
+        with made:
+            return {one["op"]: one.get("device", False) for one in made.explain(0)["rows"][0]["choices"]["image"]}
+
+    crop, jitter, flip = T.RandomResizedCrop(40), T.ColorJitter(0.4), T.RandomHorizontalFlip()
+    given = [("RandomResizedCrop", False), ("RandomHorizontalFlip", False), ("ColorJitter", True)]
+    assert ops(loader(folder, [crop, flip], [jitter], device="cpu")) == dict(given)
+    assert ops(loader(folder, [crop], [flip, jitter], device="cpu")) == {**dict(given), "RandomHorizontalFlip": True}
+    assert ops(DataLoader(stoker.ImageFolder(folder, [crop, flip, jitter]), device="cpu", decode_device="cpu")) == dict(
+        given
+    )
+    assert not any(ops(DataLoader(stoker.ImageFolder(folder, [crop, flip, jitter]), device="cpu")).values())
 
 
 def test_batches_that_python_makes() -> None:

@@ -60,6 +60,15 @@ def same(one: Any, other: Any) -> None:
         assert one == other
 
 
+def where_apart(told: Any) -> tuple[Any, set[str]]:
+    """What ``explain`` says, without where it is done; and the transforms that the device does."""
+    away = set()
+    for row in told["rows"]:
+        for choices in row.get("choices", {}).values():
+            away |= {one["op"] for one in choices if one.pop("device", False)}
+    return told, away
+
+
 def compared(device: Device, dataset: Any, bare: Sequence[bool], **more: Any) -> None:
     """All batches of two epochs, and the states, with the device and without."""
     more = {"batch_size": 8, "shuffle": True, "seed": 5, **more}

@@ -136,6 +136,7 @@ type run struct {
 	tone   tone
 	key    rng.Key
 	told   *[]Choice       // nil: choices are not recorded
+	away   int             // if they are: the first step that is left to the client's device
 	way    []int           // the numbers of the steps that it takes, in order
 	turns  []int           // of the containers that follow is in
 	list   list            // what the policy that is being done has chosen
@@ -174,6 +175,10 @@ func (p *Program) through(r *run) *errs.Error {
 		}
 		if r.told != nil {
 			r.tell(s.descriptor, c)
+			if n := len(*r.told); number >= r.away && n > 0 && (*r.told)[n-1].Op == s.name {
+				said := &(*r.told)[n-1]
+				said.Values = append(said.Values, Value{"device", true})
+			}
 		}
 		r.chain.Owner = s.owner
 		if err := s.op.do(r, c); err != nil {

@@ -50,6 +50,8 @@ import (
 // orientation is, by both. A flip before the box is undone: the box says where in
 // the file to look, and the flip's own choice says that the pixels there are
 // mirrored.
+//
+// What the client does on its device ends with "device": true.
 type Choice struct {
 	Op     string // torchvision's name
 	Values []Value
@@ -102,6 +104,7 @@ func (p *Program) Explain(l *Lane, encoded []byte, key rng.Key) ([]Choice, error
 	if p.of != "image" {
 		return nil, nil
 	}
+	l.run.away = len(p.steps)
 	if p.rest != nil {
 		p = p.rest.whole
 	}

@@ -47,10 +47,11 @@ const OpErased = 255
 // Leave returns a program that does the operations before number n, as Steps counts them,
 // and gives bytes, HWC, and how floats are made of the bytes that the other operations give;
 // nil if these stay bytes. StepsOf makes the steps of the others. Explain explains all of
-// them. The digest is of all of them and of n; if no steps are left, it is that of p.
-func (p *Program) Leave(n int) (*Program, *Left, error) {
+// them. The digest is of all of them and of n; if no steps are left, it is that of p. asks is
+// the keyword that asks for it, for errors.
+func (p *Program) Leave(n int, asks string) (*Program, *Left, error) {
 	if p.of != "image" {
-		return nil, nil, errs.New(errs.Config, "device_transform is for pictures, and this field is %s", p.of)
+		return nil, nil, errs.New(errs.Config, "%s is for pictures, and this field is %s", asks, p.of)
 	}
 	n = p.outside(n)
 	in := p.at
@@ -66,20 +67,20 @@ func (p *Program) Leave(n int) (*Program, *Left, error) {
 	}
 	switch {
 	case !in.sized():
-		return nil, nil, errs.New(errs.Config, "device_transform is given pictures of many sizes, and a batch needs one").
+		return nil, nil, errs.New(errs.Config, "%s is given pictures of many sizes, and a batch needs one", asks).
 			Try("end transform= with RandomResizedCrop, or with Resize and CenterCrop")
 	case !whole.at.sized():
-		return nil, nil, errs.New(errs.Config, "device_transform gives pictures of many sizes, and a batch needs one").
-			Try("end it with CenterCrop, or with Resize to two numbers")
+		return nil, nil, errs.New(errs.Config, "%s gives pictures of many sizes, and a batch needs one", asks).
+			Try("end the transform with CenterCrop, or with Resize to two numbers")
 	}
-	if err := p.mayLeave(n); err != nil {
+	if err := p.mayLeave(n, asks); err != nil {
 		return nil, nil, err
 	}
 	var left *Left
 	if p.at.tone.float {
 		var why string
 		if left, why = p.left(); left == nil {
-			return nil, nil, errs.New(errs.Config, "%s, and device_transform makes floats in one way for all samples", why).
+			return nil, nil, errs.New(errs.Config, "%s, and %s makes floats in one way for all samples", why, asks).
 				Try("take ToDtype and Normalize out of RandomApply, RandomChoice and RandomOrder; their numbers are finite")
 		}
 	}
@@ -103,10 +104,16 @@ func keeps(steps []step) bool {
 }
 
 // mayLeave refuses operations that only the engine does.
-func (p *Program) mayLeave(n int) error {
+func (p *Program) mayLeave(n int, asks string) error {
 	for i := range p.steps[n:] {
-		if _, ok := p.steps[n+i].op.(*augMix); ok {
-			return errs.New(errs.Config, "AugMix cannot be in device_transform").Try("put it into transform=")
+		_, ok := p.steps[n+i].op.(*augMix)
+		switch {
+		case !ok:
+		case asks == "decode_device":
+			return errs.New(errs.Config, "decode_device has all steps after the crop done on the device, and AugMix runs in the engine only").
+				Try("leave out decode_device, or AugMix")
+		default:
+			return errs.New(errs.Config, "AugMix cannot be in %s", asks).Try("put it into transform=")
 		}
 	}
 	return nil

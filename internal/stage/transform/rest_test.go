@@ -117,7 +117,7 @@ func TestLeaveAndTheRestAreTheWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		host, floats, err := whole.Leave(first.Steps())
+		host, floats, err := whole.Leave(first.Steps(), "device_transform")
 		if err != nil {
 			t.Fatalf("%s: %v", left, err)
 		}
@@ -167,11 +167,11 @@ func TestLeaveRefuses(t *testing.T) {
 	} {
 		first := mustCompile(t, "rgb", opsOf(t, "["+c.front+"]"), "")
 		whole := mustCompile(t, "rgb", opsOf(t, "["+c.front+","+c.left+"]"), "")
-		if _, _, err := whole.Leave(first.Steps()); err == nil || !strings.Contains(err.Error(), c.said) {
+		if _, _, err := whole.Leave(first.Steps(), "device_transform"); err == nil || !strings.Contains(err.Error(), c.said) {
 			t.Errorf("%s, %s: %v", c.front, c.left, err)
 		}
 	}
-	if _, _, err := mustCompile(t, "text", nil, "").Leave(0); err == nil {
+	if _, _, err := mustCompile(t, "text", nil, "").Leave(0, "device_transform"); err == nil {
 		t.Error("a text has steps left")
 	}
 }
@@ -201,7 +201,7 @@ func TestLeaveOfStoredPictures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		host, left, err := whole.Leave(first.Steps())
+		host, left, err := whole.Leave(first.Steps(), "device_transform")
 		if err != nil {
 			t.Errorf("%s, %s: %v", c.front, c.left, err)
 			continue
@@ -224,7 +224,7 @@ func TestLeaveIsPartOfTheDigest(t *testing.T) {
 	seen := map[string]bool{}
 	whole := mustCompile(t, "rgb", opsOf(t, `[{"op":"Resize","size":[90,90]},"RandomInvert","RandomEqualize"]`), "")
 	for n := 1; n <= 2; n++ {
-		host, _, err := whole.Leave(n)
+		host, _, err := whole.Leave(n, "device_transform")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +242,7 @@ func TestExplainTellsOfTheRest(t *testing.T) {
 	defer lane.Close()
 	encoded := readSource(t, "wide.png")
 	whole := mustCompile(t, "rgb", opsOf(t, `[{"op":"RandomResizedCrop","size":[30,30]},"RandomInvert",{"op":"RandomCrop","size":20}]`), "")
-	host, _, err := whole.Leave(1)
+	host, _, err := whole.Leave(1, "device_transform")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,6 +257,9 @@ func TestExplainTellsOfTheRest(t *testing.T) {
 	for i := range want {
 		a, _ := want[i].MarshalJSON()
 		b, _ := got[i].MarshalJSON()
+		if i > 0 {
+			a = append(a[:len(a)-1], `,"device":true}`...)
+		}
 		if !bytes.Equal(a, b) {
 			t.Errorf("%s, not %s", b, a)
 		}

@@ -28,22 +28,37 @@ import (
 const WindowNumbers = 22
 
 // Head returns how many operations, from the first on, only crop, pad, resample and mirror a
-// colour picture, up to the last after which its size is known; 0 if there are none.
-func (p *Program) Head() (n int) {
+// colour picture, up to the last after which its size is known. It fails if there are none.
+func (p *Program) Head() (n int, err error) {
 	k, ok := p.kind.(*picture)
-	if !ok || k.gray || k.stored != (size{}) {
-		return 0
+	switch {
+	case !ok || k.stored != (size{}):
+		return 0, errs.New(errs.Config, "decode_device decodes JPEGs, and this field holds pixels").Try("leave decode_device out")
+	case k.gray:
+		return 0, errs.New(errs.Config, "decode_device decodes colour pictures, and this field is decoded as gray").
+			Try("decode it as rgb, with Grayscale as a step; or leave decode_device out")
 	}
+	other := "" // the first that does something else
 	for i := range p.steps {
 		s := &p.steps[i]
 		if !s.frames {
+			other = s.name
 			break
 		}
 		if i+1 < len(p.steps) && p.steps[i+1].in.sized() || i+1 == len(p.steps) && p.at.sized() {
 			n = i + 1
 		}
 	}
-	return n
+	switch {
+	case n > 0:
+		return n, nil
+	case other != "":
+		return 0, errs.New(errs.Config, "decode_device makes pictures of one size first, and %s comes before that", other).
+			Try("put RandomResizedCrop, or Resize and CenterCrop, before %s: only crops, padding, resizing and flips may come earlier", other)
+	default:
+		return 0, errs.New(errs.Config, "decode_device makes pictures of one size, and this transform leaves them in many sizes").
+			Try("add RandomResizedCrop, or CenterCrop, or Resize to two numbers, to transform=")
+	}
 }
 
 // window is the steps of a picture's kernel as far as a client does them.
