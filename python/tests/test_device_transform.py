@@ -450,7 +450,7 @@ def test_batches_that_python_makes() -> None:
     [
         ({"device_transform": [T.RandomCrop(20)]}, "device_transform needs device="),
         ({"device": "cpu", "device_transform": [T.RandomCrop(20)], "batch_size": None}, "is for batches"),
-        ({"device": "cpu", "output": "numpy", "device_transform": [len]}, "is done by torch, and output is 'numpy'"),
+        ({"device": "cpu", "output": "numpy", "device_transform": [len]}, "tensors of torch, and output is 'numpy'"),
         (
             {"device": "cpu", "device_transform": [len], "batch_transform": T.CutMix(num_classes=3)},
             "cannot be combined",

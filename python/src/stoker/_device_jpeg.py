@@ -103,22 +103,13 @@ def read(
     given = k["decode_device"]
     if given is None:
         return None
+    from ._target import takes_work  # which needs _fused, and that needs this
+
     where = "decode_device"
-    device, share = given if type(given) is tuple and len(given) == 2 else (given, 1.0)
-    if not native:
-        problems.add(
-            f"{where} is for pictures that the engine makes, and Python makes these batches",
-            "leave it out, or decode in your own code",
-        )
-        return None
-    if output != "torch":
-        problems.add(f"{where} gives tensors of torch, and output is {output!r}", "leave it out")
-        return None
-    if target is None:
-        problems.add(f"{where} needs device=, the same one", "pass device='cuda'")
-        return None
-    if single:
-        problems.add(f"{where} is for batches, and there are none", "give a batch_size")
+    paired = isinstance(given, (tuple, list)) and len(given) == 2
+    device, share = given if paired else (given, 1.0)
+    otherwise = "leave it out, or decode in your own code"
+    if not takes_work(where, output, target, native, single, problems, otherwise) or target is None:
         return None
     name = str(device)
     if name not in (target.device, target.device.partition(":")[0]):
@@ -139,7 +130,7 @@ def read(
     if decoder is None:
         problems.add(f"{where} has no decoder: {why}", "pip install stoker[gpu], or leave it out")
         return None
-    return Decoding(decoder, sixteenths, target, type(given) is tuple)
+    return Decoding(decoder, sixteenths, target, paired)
 
 
 # Decoders.

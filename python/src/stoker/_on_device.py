@@ -16,7 +16,7 @@ from ._compile import _changed, _is_ours, _one, flat
 from ._errors import Problems
 from ._mix import Mix, mix_of
 from ._parameters import Wrong
-from ._target import Target
+from ._target import Target, takes_work
 from ._theirs import called, digest_with
 from ._views import views_of
 
@@ -86,6 +86,8 @@ def read(
         problems.add(f"{where} needs device=", "pass device='cuda'; with device='cpu' it runs in the training process")
     if single:
         problems.add(f"{where} is for batches, and there are none", "give a batch_size")
+    otherwise = "give the steps to the dataset's transform; a function as batch_transform= gets the batch on the device"
+    takes_work(where, output, target, native, single, problems, otherwise)
     steps = flat(transform)
     ops: list[dict[str, Any]] = []
     for at, step in enumerate(steps):

@@ -108,6 +108,26 @@ def _of_torch(device: Any, ahead: int, output: str, problems: Problems) -> Targe
     return Target(kind if number is None else f"cuda:{int(number)}", ahead)
 
 
+def takes_work(
+    where: str, output: str, target: Target | None, native: bool, single: bool, problems: Problems, otherwise: str
+) -> bool:
+    """Whether a loader with these settings can have work done on its device, as the keyword ``where`` asks; adds what
+    is wrong to problems. ``native``: the engine makes the batches. ``otherwise`` is where that work can be done."""
+    before = len(problems)
+    if not native:
+        problems.add(f"{where} is for pictures that the engine makes, and Python makes these batches", otherwise)
+        return False
+    if output != "torch":
+        problems.add(f"{where} gives tensors of torch, and output is {output!r}", "leave one of them out")
+    if target is None:
+        problems.add(
+            f"{where} needs device=", "pass device='cuda'; with device='cpu', the training process does the work"
+        )
+    if single:
+        problems.add(f"{where} is for batches, and there are none", "give a batch_size")
+    return len(problems) == before
+
+
 def of(device: Any, ahead: Any, who: str) -> Target:
     """The target of a wrapper of loaders; ConfigError for what is wrong."""
     problems = Problems(who)
