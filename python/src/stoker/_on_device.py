@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ._batch import _Facts
 from ._compile import _changed, _is_ours, _one, flat
-from ._errors import Problems
+from ._errors import ConfigError, Problems, many
 from ._mix import Mix, mix_of
 from ._parameters import Wrong
 from ._target import Target, takes_work
@@ -35,7 +35,7 @@ class OnDevice(NamedTuple):
             if type(value) is list:  # views
                 return [through(one) for one in value]
             for function in self.functions:
-                value = function(value)
+                value = _checked(function, function(value), len(value))
             return value
 
         with _seeded(key, batch):
@@ -44,6 +44,20 @@ class OnDevice(NamedTuple):
     def pipeline(self, known: str) -> str:
         """The digest of fields and transforms in states, with the functions in it."""
         return digest_with(known, "device_transform", *self.functions) if self.functions else known
+
+
+def _checked(function: Any, found: Any, rows: int) -> Any:
+    """What a function returned for so many pictures. ConfigError if it cannot take their place."""
+    if found is None:
+        what = "None"
+    elif not hasattr(found, "shape") or tuple(found.shape[:1]) == (rows,):
+        return found
+    else:
+        what = f"a {type(found).__name__} of shape {tuple(found.shape)}"
+    raise ConfigError(
+        f"device_transform: {called(function)} returned {what} for a batch of {many(rows, 'picture')}",
+        hint="return the changed pictures, one for each that it got: they take their place in the batch",
+    )
 
 
 def changed_in(batch: Any, places: Sequence[Any], change: Callable[[Any], Any]) -> Any:
@@ -72,22 +86,10 @@ def read(
     if transform is None:
         return None
     where = "device_transform"
-    if not native:
-        problems.add(
-            f"{where} is for pictures that the engine makes, and Python makes these batches",
-            "give the steps to the dataset's transform; a function as batch_transform= gets the batch on the device",
-        )
-        return None
-    if output != "torch":
-        problems.add(
-            f"{where} is done by torch, and output is {output!r}", "leave output out, or put the steps into transform="
-        )
-    if target is None:
-        problems.add(f"{where} needs device=", "pass device='cuda'; with device='cpu' it runs in the training process")
-    if single:
-        problems.add(f"{where} is for batches, and there are none", "give a batch_size")
     otherwise = "give the steps to the dataset's transform; a function as batch_transform= gets the batch on the device"
     takes_work(where, output, target, native, single, problems, otherwise)
+    if not native:
+        return None
     steps = flat(transform)
     ops: list[dict[str, Any]] = []
     for at, step in enumerate(steps):
@@ -99,6 +101,14 @@ def read(
             mix = mix_of(step)
         except Wrong as wrong:
             problems.add(f"{where}: {wrong.what}", wrong.hint)
+            return None
+        if mix is None and (held := _held_mixer(step)) is not None:
+            problems.add(
+                f"{where}: {type(step).__name__} holds {type(held).__name__}, which mixes whole batches; only a "
+                "RandomChoice may, of nothing else",
+                "end with one of MixUp(...), CutMix(...) or RandomChoice([MixUp(...), CutMix(...)]); to mix only some "
+                "batches, mix them in the loop",
+            )
             return None
         if mix is not None:
             return _mixed(ops, mix, steps[at + 1 :], bool(k["static_buffers"]), problems)
@@ -118,6 +128,12 @@ def _mixed(
     ops: list[dict[str, Any]], mix: Mix, after: Sequence[Any], static: bool, problems: Problems
 ) -> OnDevice | None:
     """Steps, then MixUp or CutMix, then functions."""
+    if (second := next(filter(_mixes, after), None)) is not None:
+        problems.add(
+            f"device_transform: {type(second).__name__} comes after {mix.words}, and batches are mixed once",
+            "RandomChoice([MixUp(...), CutMix(...)]) does one of them to each batch; to do both, do it in the loop",
+        )
+        return None
     if (late := next(filter(_known, after), None)) is not None:
         problems.add(
             f"device_transform: {type(late).__name__} comes after {mix.words}, which is done to whole batches, last",
@@ -132,9 +148,16 @@ def _known(step: Any) -> bool:
     if isinstance(step, type):
         return False
     strange = Problems("")
-    if not _is_ours(type(step)) and not _mixes(step):
+    if not _is_ours(type(step)):
         _one(step, "", strange)
     return not strange
+
+
+def _held_mixer(step: Any) -> Any:
+    """A transform in a container, at any depth, that mixes batches; None: there is none."""
+    if isinstance(step, type) or not isinstance(inner := getattr(step, "transforms", None), (list, tuple)):
+        return None
+    return next((found for one in inner if (found := one if _mixes(one) else _held_mixer(one)) is not None), None)
 
 
 def _mixes(step: Any) -> bool:
