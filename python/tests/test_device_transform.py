@@ -439,6 +439,28 @@ def test_explain_says_what_the_device_does(folder: Path) -> None:
     assert not any(ops(DataLoader(stoker.ImageFolder(folder, [crop, flip, jitter]), device="cpu")).values())
 
 
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("decode", ["rgb", "gray"])
+def test_shapes_and_strides_are_those_without_a_device(device: Device, folder: Path, layout: str, decode: str) -> None:
+    """Also where an axis has one element, whose stride says nothing."""
+
+    def laid(steps: Any, size: int, **keywords: Any) -> Any:
+        front = stoker.Field("image", decode=decode, transform=steps)
+        with DataLoader(stoker.ImageFolder(folder).select(front, "label"), size, layout=layout, **keywords) as made:
+            picture: Any = next(iter(made))["image"]
+            device.drain()
+            return picture.shape, picture.stride(), picture.dtype
+
+    crop, floats = T.RandomResizedCrop(24), T.ToDtype("float32", scale=True)
+    for left in ([T.Grayscale()], [T.RandomHorizontalFlip()], [T.Grayscale(), floats], [floats]):
+        for size in (1, 4):
+            want = laid([crop, *left], size)
+            for where in ("cpu", "cuda"):
+                assert laid([crop], size, device=where, device_transform=left) == want
+                if decode == "rgb":
+                    assert laid([crop, *left], size, device=where, decode_device=where) == want
+
+
 def test_batches_that_python_makes() -> None:
     rows = [(torch.zeros(2), number) for number in range(4)]
     with pytest.raises(ConfigError, match="is for pictures that the engine makes"):

@@ -326,10 +326,11 @@ class Work:
         """A tensor without memory, like what is made. Bytes are as the engine has them, channels last."""
         import torch
 
-        found = torch.empty(self._shape, dtype=getattr(torch, self._dtype), device="meta")
+        dtype = getattr(torch, self._dtype)
         if self._left is None and self._planes:
-            found = found.contiguous(memory_format=torch.channels_last)
-        return found
+            rows, channels, height, width = self._shape
+            return torch.empty((rows, height, width, channels), dtype=dtype, device="meta").permute(0, 3, 1, 2)
+        return torch.empty(self._shape, dtype=dtype, device="meta")
 
     def squeezed(self, made: Any) -> Any:
         """What the user sees of it."""
