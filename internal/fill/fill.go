@@ -110,7 +110,7 @@ func (f *Filler) Fill(s *State, t *Task) error {
 			kernel.CopyOut(t.Batch.Row(i, t.Row), s.sample.Fields[at].Data)
 			continue
 		}
-		if err := f.value(s.Lane, prog, i, &s.sample.Fields[at], t); err != nil {
+		if err := f.value(s.Lane, prog, i, &s.sample.Fields[at], t, sends); err != nil {
 			return part.Locate(err, &s.sample, at, i)
 		}
 		f.counted(s, prog)
@@ -147,8 +147,8 @@ func (f *Filler) parse(state *State, part *dataset.Part, local int64, t *Task) (
 	return part.Programs, part.Value, nil
 }
 
-// value decodes one field into its row.
-func (f *Filler) value(lane *transform.Lane, prog *transform.Program, i int, v *format.Field, t *Task) error {
+// value decodes one field into its row, or sends its picture.
+func (f *Filler) value(lane *transform.Lane, prog *transform.Program, i int, v *format.Field, t *Task, sends bool) error {
 	data := v.Data
 	if v.IsInt {
 		if prog.DType() != mem.Object {
@@ -162,7 +162,7 @@ func (f *Filler) value(lane *transform.Lane, prog *transform.Program, i int, v *
 	case f.fields[i].Form != batch.Dense:
 		return f.array(lane, prog, i, data, t)
 	}
-	return f.field(lane, prog, i, data, t)
+	return f.field(lane, prog, i, data, t, sends)
 }
 
 // array writes an array of a field whose samples differ in length.
@@ -243,14 +243,14 @@ func (f *Filler) Blank(t *Task, id int64) {
 	t.Batch.Layout.Stamp(t.Batch.Slot.Mem, t.Row, id, false)
 }
 
-func (f *Filler) field(lane *transform.Lane, prog *transform.Program, i int, data []byte, t *Task) error {
+func (f *Filler) field(lane *transform.Lane, prog *transform.Program, i int, data []byte, t *Task, sends bool) error {
 	key := t.Key.With(uint64(i))
 	shape, err := prog.Begin(lane, data, key)
 	if err != nil {
 		return err
 	}
 	if at := f.fields[i].Sent; at > 0 {
-		if sent, err := f.send(lane, prog, at, t); err != nil {
+		if sent, err := f.send(lane, prog, at, t, sends); err != nil {
 			return err
 		} else if sent {
 			if steps := f.fields[i].Steps; steps > 0 {

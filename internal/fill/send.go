@@ -36,12 +36,12 @@ func (f *Filler) sends(t *Task) bool {
 }
 
 // send writes what is sent of the picture that was begun last to the columns at and at+1,
-// unless its row has to be made here.
-func (f *Filler) send(lane *transform.Lane, prog *transform.Program, at int, t *Task) (sent bool, err error) {
+// unless its row has to be made here; sends is what the method sends said of the task.
+func (f *Filler) send(lane *transform.Lane, prog *transform.Program, at int, t *Task, sends bool) (sent bool, err error) {
 	numbers, c := t.Batch.Row(at, t.Row), &t.Batch.Loose[at+1]
 	c.Rows[t.Row] = c.Rows[t.Row][:0]
 	clear(numbers)
-	if !f.sends(t) {
+	if !sends {
 		return false, nil
 	}
 	row, sent, err := prog.Sent(lane, t.Req.Sample, numbers, c.Rows[t.Row], f.spec.DecodeDevice.Repeats)
