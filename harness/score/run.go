@@ -87,7 +87,7 @@ func (s *set) write() error {
 		return err
 	}
 	if s.job.Device {
-		if err := os.WriteFile(filepath.Join(s.folder, "pretended_cuda.py"), pretended, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(s.folder, "simulated_cuda.py"), simulated, 0o644); err != nil {
 			return err
 		}
 	}

@@ -112,7 +112,7 @@ type Job struct {
 	Shm     int64   // bytes of its /dev/shm; 0: the machine's
 	Memory  int64   // bytes that its cgroup gives; 0: no limit
 	Ranks   int     // processes that train together; 0: one, not distributed
-	Device  bool    // batches go to a CUDA device: a pretended one, where there is none
+	Device  bool    // batches go to a CUDA device: a simulated one, where there is none
 	Alone   bool    // Python runs isolated (-I): no hook loads
 }
 

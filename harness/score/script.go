@@ -39,10 +39,10 @@ type Script struct {
 //go:embed train.py.tmpl
 var train string
 
-// pretended is the module of a device that is none, which does nothing where there is one.
+// simulated is the module of a device that is none, which does nothing where there is one.
 //
-//go:embed pretended_cuda.py
-var pretended []byte
+//go:embed simulated_cuda.py
+var simulated []byte
 
 // text is the script for a job whose data are below root.
 func (s Script) text(j Job, root string) (string, error) {

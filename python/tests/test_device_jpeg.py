@@ -566,7 +566,7 @@ def test_mixed(photos: Path, decoder: Counted, mix: Any) -> None:
 
 
 @pytest.mark.parametrize(("share", "sixteenths"), [(1.0, 16), (0.5, 8), (0.3, 5)])
-def test_the_line_says_who_decodes(
+def test_the_line_says_where_pictures_are_decoded(
     photos: Path, share: float, sixteenths: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with loader(photos, CROP, "cpu", share, num_workers=2) as made:

@@ -144,7 +144,7 @@ def test_a_device_that_must_not_be_asked_is_not(device: tuple[Device, Any], how:
 MOVED = """
     import time
     import torch
-    import pretended_cuda
+    import simulated_cuda
     from torch.utils.data import DataLoader, Dataset
 
     class Numbers(Dataset):
@@ -177,13 +177,13 @@ MOVED = """
 
 
 @pytest.fixture
-def pretended(scripts: Scripts) -> Scripts:
-    shutil.copy(TOP / "harness" / "score" / "pretended_cuda.py", scripts.folder)
+def simulated(scripts: Scripts) -> Scripts:
+    shutil.copy(TOP / "harness" / "score" / "simulated_cuda.py", scripts.folder)
     return scripts
 
 
-def test_moves_of_a_script(pretended: Scripts) -> None:
-    run = pretended.run(MOVED)
+def test_moves_of_a_script(simulated: Scripts) -> None:
+    run = simulated.run(MOVED)
     assert run.code == 0, run.err
     assert [x["trouble"] for x in run.lines] == [[]] * len(run.lines)
     pageable, blocks, pinned = run.loader("Pageable"), run.loader("Blocks"), run.loader("Pinned")
@@ -201,11 +201,11 @@ def test_moves_of_a_script(pretended: Scripts) -> None:
     assert run.main()["cuda_before_fork"] is False
 
 
-def test_a_worker_that_uses_the_device(pretended: Scripts) -> None:
+def test_a_worker_that_uses_the_device(simulated: Scripts) -> None:
     """The script dies of it, and what it dies of is known."""
-    run = pretended.run("""
+    run = simulated.run("""
         import torch
-        import pretended_cuda
+        import simulated_cuda
         from torch.utils.data import DataLoader, Dataset
 
         class Uses(Dataset):

@@ -121,8 +121,8 @@ func (r *Report) words(s Settings) string {
 	return words
 }
 
-// whoDecodes says what was found out about the shares.
-func (r *Report) whoDecodes() string {
+// decoder says where pictures are decoded, and what was found out about the shares.
+func (r *Report) decoder() string {
 	tried := r.shares()
 	switch {
 	case r.Device == "":

@@ -196,8 +196,8 @@ func TestSharesAreMeasuredOnceUnlessTheyMayBeBest(t *testing.T) {
 func TestAStepThatTheEngineFeeds(t *testing.T) {
 	h := &halves{lane: 100, cores: 4, device: 1000, step: 0.02}
 	r := h.tuned(t, false)
-	if r.Choice.Share != 0 || len(r.shares()) != 1 || !strings.Contains(r.whoDecodes(), "because the training step is the limit") {
-		t.Errorf("%+v: %s", r.Choice, r.whoDecodes())
+	if r.Choice.Share != 0 || len(r.shares()) != 1 || !strings.Contains(r.decoder(), "because the training step is the limit") {
+		t.Errorf("%+v: %s", r.Choice, r.decoder())
 	}
 	h = &halves{lane: 5, cores: 4, device: 1000, step: 0.02}
 	if r = h.tuned(t, false); r.Choice.Share == 0 {
@@ -211,8 +211,8 @@ func TestABudgetTooSmallForShares(t *testing.T) {
 	space := Space{Workers: []int{1}, Batch: []int{8}, Shares: everySecond}.Complete(Own, 1, true)
 	h := &halves{lane: 10, cores: 1, device: 1000}
 	r, err := Run(t.Context(), Config{Subject: Subject{Loader: Own, Device: "cuda"}, Space: space, Budget: time.Nanosecond}, h)
-	if err != nil || !r.Cut || !strings.Contains(r.whoDecodes(), "because the budget ended before") {
-		t.Errorf("%v: %s", err, r.whoDecodes())
+	if err != nil || !r.Cut || !strings.Contains(r.decoder(), "because the budget ended before") {
+		t.Errorf("%v: %s", err, r.decoder())
 	}
 }
 

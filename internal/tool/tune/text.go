@@ -32,7 +32,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	} else {
 		fmt.Fprintf(&b, "\nuse %s\n", r.words(r.Choice.Settings))
 		r.writeWhy(&b)
-		if why := r.whoDecodes(); why != "" {
+		if why := r.decoder(); why != "" {
 			fmt.Fprintf(&b, "  %s\n", why)
 		}
 	}
