@@ -159,7 +159,7 @@ def test_what_is_too_far_apart(interpreted: Any) -> None:
         given = torch.empty(shape, dtype=torch.uint8, device="meta")
         given = given.contiguous(memory_format=torch.channels_last) if planes else given
         out = torch.empty(shape, device="meta")
-        at, _ = interpreted._places(given, out, 3, planes)
+        at, _ = interpreted._layout(given, out, 3, planes)
         assert (at is None) is planes  # a place in a row is of 64 bits, and that of a plane of 32
 
 

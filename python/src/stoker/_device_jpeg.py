@@ -299,7 +299,7 @@ class Tables(NamedTuple):
     columns: Any  # int32 (rows, width, taps): weights
     rows: Any
     bits: Any  # int32 (rows, 2): of the weights' unit, across and down
-    places: Any  # int32 (rows, longest): what is added to a segment's number for its row in the strip
+    shifts: Any  # int32 (rows, longest): what is added to a segment's number for its row in the strip
 
 
 def tables(numbers: Any, height: int, width: int, like: Any) -> Tables:
@@ -310,21 +310,21 @@ def tables(numbers: Any, height: int, width: int, like: Any) -> Tables:
     sides = []
     for size, to, begin, out, flip in ((5, 7, 10, width, _MIRRORED), (6, 8, 11, height, _UPSIDE_DOWN)):
         box, whole, first = there[:, size], there[:, to], there[:, begin]
-        place = torch.arange(out, device=like.device).view(1, -1)
-        place = torch.where((there[:, 12:13] & flip) > 0, out - 1 - place, place) + first.view(-1, 1)
-        at, weights, bits = _axis(given[:, size], given[:, to], given[:, 9], box, whole, place)
+        result = torch.arange(out, device=like.device).view(1, -1)
+        result = torch.where((there[:, 12:13] & flip) > 0, out - 1 - result, result) + first.view(-1, 1)
+        at, weights, bits = _axis(given[:, size], given[:, to], given[:, 9], box, whole, result)
         mirrored = (there[:, 12] & (flip << _OF_BOX)) > 0
         at = torch.where(mirrored.view(-1, 1, 1), box.view(-1, 1, 1) - 1 - at, at)
         at = at + there[:, size - 2].view(-1, 1, 1)
         sides.append((at.to(torch.int32).contiguous(), weights.contiguous(), bits))
     (across, columns, wide), (down, rows, high) = sides
-    return Tables(across, down, columns, rows, torch.stack([wide, high], 1).contiguous(), _places(given, like))
+    return Tables(across, down, columns, rows, torch.stack([wide, high], 1).contiguous(), _shifts(given, like))
 
 
 def _axis(
-    sizes_here: Any, outs_here: Any, filters_here: Any, sizes: Any, outs: Any, place: Any
+    sizes_here: Any, outs_here: Any, filters_here: Any, sizes: Any, outs: Any, result: Any
 ) -> tuple[Any, Any, Any]:
-    """Positions int64 and weights int32, (rows, places, taps), and bits (rows,), of these results of a resampling from
+    """Positions int64 and weights int32, (rows, results, taps), and bits (rows,), of these results of a resampling from
     ``sizes`` to ``outs``."""
     torch = ops.torch()
     filters = filters_here.unique().tolist()
@@ -334,10 +334,10 @@ def _axis(
         if smooth:
             cubic = filter == ops.BICUBIC
             taps = ops.taps(sizes_here.tolist(), outs_here.tolist(), cubic)
-            axis = ops.Axis(sizes, outs, int(outs_here.max()), taps, cubic, place)
+            axis = ops.Axis(sizes, outs, int(outs_here.max()), taps, cubic, result)
             made.append((torch.stack(axis.at, 2), torch.stack(axis.weights, 2), axis.bits))
             continue
-        at = ops.nearest(sizes, outs, filter == ops.NEAREST_EXACT, place).unsqueeze(2)
+        at = ops.nearest(sizes, outs, filter == ops.NEAREST_EXACT, result).unsqueeze(2)
         one = torch.ones_like(at, dtype=torch.int32)
         made.append((at, one, torch.zeros_like(sizes, dtype=torch.int32)))
     if len(made) == 1:
@@ -355,7 +355,7 @@ def _axis(
     return at, weights, bits
 
 
-def _places(given: Any, like: Any) -> Any:
+def _shifts(given: Any, like: Any) -> Any:
     """For each row of MCUs that a box touches: what is added to the number of a segment for its row in the strip."""
     torch = ops.torch()
     interval, cols, tall = (given[:, i].clamp(min=1) for i in (13, 14, 16))
@@ -427,13 +427,13 @@ def make_rows(out: Any, rows: Sequence[int], pictures: Sequence[Any], numbers: A
     for at, (row, picture, given) in enumerate(zip(rows, pictures, numbers.tolist(), strict=True)):
         left, top, wide, high = given[3:7]
         taps = _taps(wide, high, *given[7:10])
-        box = _box(picture, given, made.places[at])
+        box = _box(picture, given, made.shifts[at])
         box = _weighed(box, 2, made.across[at] - left, made.columns[at], made.bits[at, 0], taps[0])
         box = _weighed(box, 1, made.down[at] - top, made.rows[at], made.bits[at, 1], taps[1])
         out[row] = box.permute(1, 2, 0)
 
 
-def _box(picture: Any, given: Sequence[int], places: Any) -> Any:
+def _box(picture: Any, given: Sequence[int], shifts: Any) -> Any:
     """The pixels of the box, (3, height, width), wherever they are in what was decoded."""
     torch = ops.torch()
     left, top, wide, high = given[3:7]
@@ -444,8 +444,8 @@ def _box(picture: Any, given: Sequence[int], places: Any) -> Any:
     y = torch.arange(top, top + high, device=picture.device).view(-1, 1)
     row = torch.div(y, mcu_high, rounding_mode="floor")
     mcu = row * cols + torch.div(x, mcu_wide, rounding_mode="floor")
-    place = torch.div(mcu, interval, rounding_mode="floor") + places.to(torch.int64)[row - given[19]]
-    flat = (place * mcu_high + y % mcu_high) * picture.shape[2] + mcu % interval * mcu_wide + x % mcu_wide
+    segment = torch.div(mcu, interval, rounding_mode="floor") + shifts.to(torch.int64)[row - given[19]]
+    flat = (segment * mcu_high + y % mcu_high) * picture.shape[2] + mcu % interval * mcu_wide + x % mcu_wide
     return picture.reshape(3, -1)[:, flat.view(-1)].view(3, high, wide)
 
 

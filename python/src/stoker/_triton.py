@@ -4,10 +4,10 @@ The operations of a Left (_fused.coded) are done to each byte in registers, so m
 whatever they are. Every result is rounded by itself: nothing is fused (OPTIONS), and quotients are rounded to the
 nearest. So the bits are those of torch's operators, and of the engine.
 
-A program makes PARTS blocks of a row. What a row is depends on the memory (Places):
+A program makes PARTS blocks of a row. What a row is depends on the memory (Layout):
 
     flat      bytes and numbers are in one order (NHWC, channels_last, one channel): a row is as long as that holds, and
-              a number's channel is its place modulo C. A store is of 16 bytes
+              a number's channel is its offset modulo C. A store is of 16 bytes
     planes    the numbers are in another order, usually NCHW of HWC: a block is of pixels. All channels of a pixel are
               loaded before one is stored. A thread has two pixels, so that its neighbours read from the same lines
 
@@ -117,19 +117,19 @@ def _block(
     BLOCK: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
-    """One block of a row, from a place on. WHOLE: all of it is in the row."""
-    lane = tl.arange(0, BLOCK)
-    there = start + lane < size
+    """One block of a row, from an offset on. WHOLE: all of it is in the row."""
+    offset = tl.arange(0, BLOCK)
+    there = start + offset < size
     given += start * GIVEN_P
     out += start * OUT_P
     if FLAT:
-        channel = ((start % K).to(tl.int32) + lane) % K
-        x = _get(given + lane, there, WHOLE)
-        _put(out + lane, _done(x, channel, 0, K, CODES, NUMBERS, HALF, FLAT), there, WHOLE)
+        channel = ((start % K).to(tl.int32) + offset) % K
+        x = _get(given + offset, there, WHOLE)
+        _put(out + offset, _done(x, channel, 0, K, CODES, NUMBERS, HALF, FLAT), there, WHOLE)
     else:
         for c in tl.static_range(0, C, 4):
-            at = given + lane * GIVEN_P + c * GIVEN_C
-            to = out + lane * OUT_P + c * out_c
+            at = given + offset * GIVEN_P + c * GIVEN_C
+            to = out + offset * OUT_P + c * out_c
             x0 = _get(at, there, WHOLE)
             if c + 1 < C:
                 x1 = _get(at + GIVEN_C, there, WHOLE)
@@ -192,7 +192,7 @@ def kernel(
                 )
 
 
-class Places(NamedTuple):
+class Layout(NamedTuple):
     """Where bytes and numbers are: ``rows`` of ``size``, in two dimensions of which the second has ``second``. The rest
     is as in ``kernel``."""
 
@@ -208,7 +208,7 @@ class Places(NamedTuple):
     flat: bool
 
 
-def places(given: Any, out: Any, channels: int, axis: int) -> Places | None:
+def layout(given: Any, out: Any, channels: int, axis: int) -> Layout | None:
     """Of two tensors of one shape; None: they are laid out in a way that the kernel does not know. ``axis`` is that of
     the channels, unless there is one channel."""
     axes = list(zip(out.shape, given.stride(), out.stride(), strict=True))
@@ -225,7 +225,7 @@ def places(given: Any, out: Any, channels: int, axis: int) -> Places | None:
         return None
     first, second = [(1, 0, 0), (1, 0, 0), *rows][-2:]
     flat = (given_p, out_p) == (channels, channels) and (channels == 1 or (given_c, out_c) == (1, 1))
-    return Places(
+    return Layout(
         rows=first[0] * second[0],
         size=size * channels if flat else size,
         second=second[0],
@@ -239,15 +239,15 @@ def places(given: Any, out: Any, channels: int, axis: int) -> Places | None:
     )
 
 
-def _places(given: Any, out: Any, columns: int, planes: bool) -> tuple[Places | None, int]:
+def _layout(given: Any, out: Any, columns: int, planes: bool) -> tuple[Layout | None, int]:
     """And the number of channels that go together."""
     axis = -3 if planes else -1
     channels = out.shape[axis] if out.ndim >= 3 else 1
     if columns > 1:
-        return (places(given, out, columns, axis) if channels == columns else None), columns
-    found = places(given, out, 1, axis)
+        return (layout(given, out, columns, axis) if channels == columns else None), columns
+    found = layout(given, out, 1, axis)
     if (found is None or not found.flat) and 1 < channels <= TOGETHER:
-        return places(given, out, channels, axis), channels
+        return layout(given, out, channels, axis), channels
     return found, 1
 
 
@@ -258,7 +258,7 @@ def make(out: Any, given: Any, codes: Sequence[int], numbers: Sequence[Sequence[
     if not out.numel():
         return True
     columns = len(numbers[0]) if numbers else 1
-    at, channels = _places(given, out, columns, planes)
+    at, channels = _layout(given, out, columns, planes)
     if at is None:
         return False
     each = 16 // out.element_size() if at.flat else 2  # numbers of a thread: a store of 16 bytes, or two pixels

@@ -27,13 +27,13 @@ def _byte(total, bits):
     return tl.minimum(tl.maximum(total >> bits, 0), 255)
 
 
-@triton.jit(do_not_specialize=["most_across", "most_down", "most_places"])
+@triton.jit(do_not_specialize=["most_across", "most_down", "most_shifts"])
 def kernel(
     addresses,  # int64 (rows, 4): of a picture, and its strides: channels, lines, columns
     out,
     numbers,  # int32 (rows): in the batch
     facts,
-    places,
+    shifts,
     across,
     columns,
     down,
@@ -43,15 +43,15 @@ def kernel(
     width,
     most_across,
     most_down,
-    most_places,
+    most_shifts,
     row_bytes,
     FACTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     sample = tl.program_id(1)
-    lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    there = lane < height * width
-    pixel = tl.where(there, lane, 0)
+    offset = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = offset < height * width
+    pixel = tl.where(there, offset, 0)
     y, x = pixel // width, pixel % width
     given = tl.load(addresses + sample * 4).to(tl.pointer_type(tl.uint8))
     plane = tl.load(addresses + sample * 4 + 1)
@@ -77,21 +77,21 @@ def kernel(
         line = tl.load(down + of_y + tap)
         weight = tl.load(weights + of_y + tap)
         mcus = line // tall
-        moved = tl.load(places + sample * most_places + tl.where(interval > 0, mcus - top, 0))
+        shift = tl.load(shifts + sample * most_shifts + tl.where(interval > 0, mcus - top, 0))
         r = tl.full([BLOCK], 0, tl.int32) + half_across
         g = tl.full([BLOCK], 0, tl.int32) + half_across
         b = tl.full([BLOCK], 0, tl.int32) + half_across
         for tip in range(taps_across):
             column = tl.load(across + of_x + tip)
-            share = tl.load(columns + of_x + tip)
+            weight_across = tl.load(columns + of_x + tip)
             mcu = mcus * cols + column // wide
-            place = mcu // tl.maximum(interval, 1) + moved
-            down_there = tl.where(interval > 0, place * tall + line % tall, line)
+            segment = mcu // tl.maximum(interval, 1) + shift
+            down_there = tl.where(interval > 0, segment * tall + line % tall, line)
             over_there = tl.where(interval > 0, mcu % tl.maximum(interval, 1) * wide + column % wide, column)
             at = given + (down_there.to(tl.int64) * line_stride + over_there.to(tl.int64) * column_stride)
-            r += tl.load(at).to(tl.int32) * share
-            g += tl.load(at + plane).to(tl.int32) * share
-            b += tl.load(at + 2 * plane).to(tl.int32) * share
+            r += tl.load(at).to(tl.int32) * weight_across
+            g += tl.load(at + plane).to(tl.int32) * weight_across
+            b += tl.load(at + 2 * plane).to(tl.int32) * weight_across
         red += _byte(r, bits_across) * weight
         green += _byte(g, bits_across) * weight
         blue += _byte(b, bits_across) * weight
@@ -106,8 +106,8 @@ def make(out: Any, numbers: Any, addresses: Any, facts: Any, made: Any, count: i
     others are tensors there, as ``kernel`` says."""
     _, height, width, _ = out.shape
     kernel[(triton.cdiv(height * width, BLOCK), count)](
-        *(addresses, out, numbers, facts, made.places, made.across, made.columns, made.down, made.rows, made.bits),
-        *(height, width, made.across.shape[2], made.down.shape[2], made.places.shape[1], height * width * 3),
+        *(addresses, out, numbers, facts, made.shifts, made.across, made.columns, made.down, made.rows, made.bits),
+        *(height, width, made.across.shape[2], made.down.shape[2], made.shifts.shape[1], height * width * 3),
         FACTS=FACTS,
         BLOCK=BLOCK,
         **OPTIONS,
