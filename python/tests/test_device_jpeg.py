@@ -12,6 +12,7 @@ import pickle
 import random
 import re
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -731,6 +732,32 @@ def test_what_is_made_again_counts_once(
         told = made.stats()
     assert bad == 8
     assert [told[key] for key in ("samples", "batches", "bad", "passes")] == [rows, batches, bad, 2]
+
+
+def test_the_training_process_as_the_device_is_counted(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it is said to be the limit, and not one of the engine's stages, which wait for it."""
+    found = _device_jpeg._decoder(False)[0]
+    assert found is not None
+
+    def slowly(given: list[Any], where: Any) -> Sequence[Any]:
+        time.sleep(0.03)
+        return found.decode(given, where)
+
+    with loader(photos, [*CROP, *FLOATS], num_workers=1) as made:
+        list(made)
+        assert made.stats()["device"] is None
+    monkeypatch.setattr(_device_jpeg, "_decoder", lambda moves: (found._replace(decode=slowly), ""))
+    with loader(photos, [*CROP, *FLOATS], "cpu") as made:
+        batches = [batch for _ in range(3) for batch in made]
+        told = made.stats()
+    there = told["device"]
+    assert (there["device"], there["copies"], there["decoded"]) == ("cpu", 0, 150)
+    assert 0.03 * len(batches) <= there["decode_busy_s"] == there["decode_host_s"]
+    assert there["transforms"] == len(batches)
+    assert told["rates"]["limiting"] == "device"
+    stages = {one["name"]: one for one in there["stages"]}
+    assert stages["transforms"]["bytes"] == sum(batch[0].numel() * 4 for batch in batches)
+    assert stages["decoding"]["items"] == 150
 
 
 @pytest.mark.parametrize("default", ["meta"])

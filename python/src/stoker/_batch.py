@@ -11,12 +11,14 @@ import ctypes
 import functools
 import json
 import struct
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._bundle import BYTES, Bundle, Holds, Plan, total
 from ._client import Field
+from ._counts import Counts
 from ._device_jpeg import Decoder, Sent
 from ._device_mix import Blend, Mixing
 from ._errors import ConfigError, StokerError, from_wire
@@ -132,6 +134,7 @@ class Kind:
 
     name = ""
     decoder: Decoder | None = None  # of the pictures that are sent
+    counts: Counts | None = None  # of what is done here in a device's place
 
     def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
         """An array over the slot, without a copy."""
@@ -162,7 +165,13 @@ class Kind:
 
     def floats(self, raw: Raw) -> Any:
         """The same for a field of bytes with which something is left to be done."""
-        return self.finish(raw.here())
+        begin = time.perf_counter()
+        made = raw.here()
+        if self.counts is not None:
+            pictures, compressed, decoding = raw.decoded
+            size = made.numel() * made.element_size()
+            self.counts.worked_here(time.perf_counter() - begin, size, pictures, compressed, decoding)
+        return self.finish(made)
 
     def mixed(self, blend: Blend) -> Any:
         """The same for a field that is mixed."""

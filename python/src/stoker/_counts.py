@@ -4,7 +4,8 @@ Counts    all of it
 Work      one kind of work, as the page has it: copies, transforms, decoding
 Sums      what a line of the log needs of two moments
 
-Times are the device's own, in seconds: the loop's process waits for none of this, except for ``decode_host``.
+Times are the device's own, in seconds: the loop's process waits for none of this, except for ``decode_host``, and for
+all of it where the device is the CPU, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Sums(NamedTuple):
     waited: float
     asked: int
     ahead: int
+    here: float  # seconds of it in this process
 
 
 class Counts:
@@ -52,6 +54,7 @@ class Counts:
         self.decoded = self.decoded_bytes = 0  # pictures, and what they have compressed
         self.decode_busy = self.decode_waited = 0.0
         self.decode_host = 0.0  # seconds that the decoder's calls took the training process
+        self.here = 0.0  # seconds of all this that the training process took, because it is the device
         self.copying = self.making = self.decoding = 0  # given to the device, and not known to have ended
         self.pinned = True  # slots are pinned in place
         self.asked = self.ahead = self.ready = 0  # how often the loop asked; batches there, in all and the last time
@@ -72,6 +75,19 @@ class Counts:
             self._decoding[0] = self.decoding
             self._decoding[1] += self.decoding
 
+    def worked_here(self, seconds: float, size: int, pictures: int, compressed: int, decoding: float) -> None:
+        """The training process has made ``size`` bytes of a batch, because device is "cpu". The decoder took
+        ``decoding`` of the seconds."""
+        self.device = "cpu"
+        self.here += seconds
+        self.made, self.made_bytes = self.made + 1, self.made_bytes + size
+        self.made_busy += seconds - decoding
+        self.made_waited += seconds - decoding
+        self.decoded, self.decoded_bytes = self.decoded + pictures, self.decoded_bytes + compressed
+        self.decode_busy += decoding
+        self.decode_waited += decoding
+        self.decode_host += decoding
+
     def works(self) -> tuple[Work, Work, Work]:
         """Copies, transforms and decoding."""
         return (
@@ -84,11 +100,12 @@ class Counts:
         """The numbers now, for ``line``."""
         works = self.works()
         busy, waited = sum(one.busy for one in works), sum(one.waited for one in works)
-        return Sums(self.bytes, self.busy, busy, waited, self.asked, self.ahead)
+        return Sums(self.bytes, self.busy, busy, waited, self.asked, self.ahead, self.here)
 
     def line(self, mark: Sums, seconds: float) -> list[str]:
         """What a line of the log says of the time since a mark, in which the loop ran for so many seconds."""
-        moved, copying, busy, waited, asked, ahead = (now - then for now, then in zip(self.mark(), mark, strict=True))
+        since = (now - then for now, then in zip(self.mark(), mark, strict=True))
+        moved, copying, busy, waited, asked, ahead, _ = since
         if not moved or not asked:
             return []
         rate = f" at {moved / copying / 1e9:.1f} GB/s" if copying else ""
@@ -98,12 +115,18 @@ class Counts:
             parts.append(f"loading took {100 * busy / seconds:.0f} % of its time{longer}")
         return [", ".join(parts)]
 
-    def limits(self, mark: Sums | None, seconds: float) -> bool:
-        """Whether the loop's stream waits for this work, which takes most of the time; since a mark."""
-        _, _, busy, waited, _, _ = (
+    def limiting(self, known: str, mark: Sums | None, seconds: float, waited: float) -> str:
+        """What limits the loop since a mark: "device", or what is known from the engine. The loop ran for so many
+        seconds, of which its process ``waited`` some. It is the device if the loop's stream waits for this work, which
+        takes most of the time; or if the process waits, mostly for itself."""
+        _, _, busy, streams, _, _, here = (
             self.mark() if mark is None else (a - b for a, b in zip(self.mark(), mark, strict=True))
         )
-        return seconds > 0 and busy >= MOST * seconds and waited >= NOTICEABLE * seconds
+        if known == "training loop":
+            late = seconds > 0 and busy >= MOST * seconds and streams >= NOTICEABLE * seconds
+        else:
+            late = bool(known) and here > 0 and here >= MOST * waited
+        return "device" if late else known
 
     def told(self, seconds: float) -> dict[str, Any] | None:
         """The numbers; None if no pass has copied. The loop ran for so many seconds."""

@@ -474,11 +474,13 @@ class Stage:
 class Same:
     """Nothing is copied: batches stay what they are."""
 
-    def __init__(self, ahead: int) -> None:
+    def __init__(self, ahead: int, counts: Counts) -> None:
         self.ahead = ahead
+        self._counts = counts
 
     def begin(self, ahead: int) -> None:
-        """Nothing."""
+        """Before every batch; so many are made already."""
+        self._counts.ask(ahead)
 
     def load(self, root: Any, values: Sequence[Any], paired: bool = False) -> list[Any]:
         """The batches."""
@@ -504,7 +506,7 @@ _opening = threading.Lock()
 def stage(target: Target, counts: Counts) -> Stage | Same:
     """What a pass that begins now does with its batches."""
     if not target.moves:
-        return Same(target.ahead)
+        return Same(target.ahead, counts)
     if target.jax:
         return Stage(_arrays(target.placement or _jax.chosen(target.device)), target.ahead, counts)
     _, _, number = target.device.partition(":")

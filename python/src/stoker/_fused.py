@@ -284,6 +284,11 @@ class Raw:
         """Of what is made."""
         return "uint8" if self.left is None else self.left.dtype
 
+    @property
+    def decoded(self) -> tuple[int, int, float]:
+        """The pictures of it that were decoded, their compressed bytes, and the seconds that the decoder took."""
+        return (0, 0, 0.0) if self.sent is None else (len(self.sent), self.sent.size, self.sent.host_seconds)
+
     def here(self) -> Any:
         """What is made, in memory of this process."""
         import torch
@@ -377,6 +382,11 @@ class Result:
     def sent(self) -> Sent | None:
         """The pictures that are decoded there."""
         return self._raw.sent
+
+    @property
+    def decoded(self) -> tuple[int, int, float]:
+        """As that of its Raw."""
+        return self._raw.decoded
 
     @property
     def numbers(self) -> Any:

@@ -528,6 +528,7 @@ class DataLoader(Passing, _Base[T]):
         staged = target is not None and target.moves
         kind = make_kind(self._settings.output, self._settings.pin, staged)
         kind.decoder = None if self._settings.decoding is None else self._settings.decoding.decoder
+        kind.counts = self._meter.copied
         _values.register()
         if not known and self._settings.output in sys.modules:  # NumPy's path: stoker needs NumPy there
             self._imported = begin, monotonic_ns()

@@ -267,7 +267,8 @@ class Plan:
         for result in self.results:
             if isinstance(result, Result) and (sent := result.sent) is not None:
                 self._port.reads(sent.decode(self._port.device, self._port.full))
-                count, size, seconds = count + len(sent), size + sent.size, seconds + sent.host_seconds
+                pictures, compressed, took = result.decoded
+                count, size, seconds = count + pictures, size + compressed, seconds + took
         return count, size, seconds
 
     def started(self) -> None:

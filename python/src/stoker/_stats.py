@@ -157,7 +157,7 @@ class Meter:
 
     def _put_device(self, entry: _page.Entry | None, now: int = 0) -> None:
         """Puts into the page what was done on the device since the last call."""
-        if entry is None or not self.copied.device:
+        if entry is None or self.copied.device in ("", "cpu"):  # what is done here is in the stage wait
             return
         self._put_at = now
         sums, works = self.copied.mark(), self.copied.works()
@@ -208,9 +208,9 @@ class Meter:
                 wait = entry.wait_stage()
                 client |= {"p50_s": wait["p50_s"], "p99_s": wait["p99_s"]}
         engine = self._ask(None, client["wait_share"] if self.batches else None)
-        rates = engine.get("rates", {})
-        if rates.get("limiting") == "training loop" and self.copied.limits(None, all_ns / 1e9):
-            rates["limiting"] = "device"
+        if (rates := engine.get("rates")) and "limiting" in rates:
+            waited = client["busy_s"] + client["blocked_in_s"]
+            rates["limiting"] = self.copied.limiting(rates["limiting"], None, all_ns / 1e9, waited)
         return {**engine, "client": client, "gpu": _gpu_watch.told(), "device": self.copied.told(all_ns / 1e9)}
 
     # Log lines.
@@ -246,15 +246,14 @@ class Meter:
         share = waited / max(waited + away, 1)
         engine = self._ask(mark.engine, share).get("rates", {})
         gpu = _gpu_watch.between(mark.gpu, after.gpu)
-        limiting, seconds = engine.get("limiting") or "nothing yet", (waited + away) / 1e9
-        if limiting == "training loop" and self.copied.limits(mark.copied, seconds):
-            limiting = "device"
+        seconds = (waited + away) / 1e9
+        limiting = self.copied.limiting(engine.get("limiting") or "", mark.copied, seconds, waited / 1e9)
         jpeg = engine.get("jpeg", {})
         others = sum(jpeg.values()) - jpeg.get("own", 0)
         parts = [
             f"{(after.samples - mark.samples) / max((now - mark.at) / 1e9, 1e-9):,.0f} samples/s",
             f"wait {100 * share:.0f} %",
-            f"limited by {limiting}",
+            f"limited by {limiting or 'nothing yet'}",
             f"queue {engine.get('queue_mean', 0.0):.1f}",
             f"first batch after {tally.first / 1e9:.2f} s" + _import(tally),
         ]
