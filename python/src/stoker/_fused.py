@@ -422,8 +422,6 @@ class Result:
 def shaped(memory: Any, like: Any, begin: int = 0) -> Any:
     """Memory there, from a byte on, as a tensor with the dtype, shape and strides of ``like``. Not a view in torch's
     sense: for operations in place, views have rules of their own."""
-    import torch
-
-    found = torch.empty(0, dtype=like.dtype, device=memory.device)
+    found = memory.new_empty(0, dtype=like.dtype)
     at = (memory.storage_offset() + begin) // found.element_size()
     return found.set_(memory.untyped_storage(), at, like.shape, like.stride())
