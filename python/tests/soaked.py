@@ -557,7 +557,8 @@ def told(round: Round, loop: Loop) -> None:
     if loop.kind.theirs:
         return
     stats = loop.loader.stats()
-    check(loop.moves or stats["device"] is None, f"{loop}: {stats['device']}")
+    there = stats["device"] or {"device": "cpu", "copies": 0}
+    check(loop.moves or (there["device"], there["copies"]) == ("cpu", 0), f"{loop}: {there}")
     loop.loader.state_dict()
     loop.loader.receipt()
 
