@@ -27,6 +27,7 @@ var files = map[string]string{
 
 	"internal/spec":          "environment",
 	"internal/stage/index":   "the cache of indexes is a local folder; an index is written beside local data",
+	"internal/stage/facts":   "the cache of what was learned from samples is a local folder",
 	"internal/stage/deliver": "descriptors of shared memory and sockets",
 	"internal/stage/worker":  "descriptors of shared memory and sockets",
 	"internal/engine":        "environment, the client's process",

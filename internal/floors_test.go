@@ -20,7 +20,7 @@ var floors = [][]string{
 		"internal/base/cgroup", "internal/base/errs", "internal/base/jsontext", "internal/base/kernel", "internal/base/mem", "internal/base/procfs", "internal/base/rng", "internal/base/stats", "internal/base/wire",
 	},
 	{ // 1: stages, in the direction of data
-		"internal/stage/source", "internal/stage/index", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
+		"internal/stage/source", "internal/stage/index", "internal/stage/facts", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
 		"internal/stage/decode", "internal/stage/transform", "internal/stage/batch", "internal/stage/deliver", "internal/stage/packing", "internal/stage/worker",
 	},
 	{"internal/spec", "internal/dataset", "internal/stream", "internal/fill", "internal/crew", "internal/loader", "internal/engine"}, // 2: assembly, each importing only those before it
@@ -109,6 +109,7 @@ var only = map[string][]string{
 	"internal/base/mem":      {"internal/base/cgroup", "internal/base/procfs"},
 	"internal/base/errs":     nil,
 	"internal/stage/order":   {"internal/base/rng"},
+	"internal/stage/facts":   {"internal/base/errs"},
 
 	// What is measured is judged and reported anywhere, without what measured it.
 	"internal/tool/model":           nil,

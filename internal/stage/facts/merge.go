@@ -1,0 +1,313 @@
+package facts
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"math/bits"
+	"os"
+	"slices"
+	"time"
+)
+
+const (
+	// maxInputs bounds the memory of one merge.
+	maxInputs = 64
+	// maxRescued bounds the facts that are taken over from one file, more than any
+	// process leaves.
+	maxRescued = 64 << 10
+	// stride is how far ahead a merge reads, and after how many bytes it syncs, so that
+	// it never keeps much memory waiting for the disk.
+	stride = 32 << 20
+	// sweepAge is when a merge that did not end is removed: its process has died, or its
+	// machine, on file systems whose locks end at the machine.
+	sweepAge = time.Hour
+)
+
+// class groups files by size: four times as many bytes are the next one.
+func class(size int64) int { return bits.Len64(uint64(size)>>16) / 2 }
+
+// plan starts a merge if there are enough files of one class, or something that
+// processes left. Smaller files are merged with them: they cost little.
+func (w *writer) plan() {
+	if w.merging || w.noMerge || w.failed || w.ctx.Err() != nil {
+		return
+	}
+	var count [64]int
+	for _, g := range w.files {
+		count[class(g.size)]++
+	}
+	top := -1
+	for c, n := range count {
+		if n >= w.lim.fan {
+			top = c
+		}
+	}
+	if limit := w.opt.Limit; w.full && (!w.squeezed || w.bytes > limit+limit/16) {
+		top, w.squeezed = len(count), true // replaced facts give back their room
+	}
+	w.start(top)
+}
+
+// start merges all files up to a class, and what was left.
+func (w *writer) start(top int) {
+	var inputs []*segment
+	for _, g := range w.files {
+		if class(g.size) <= top && !g.broken.Load() {
+			inputs = append(inputs, g)
+		}
+	}
+	slices.SortFunc(inputs, func(a, b *segment) int { return cmp.Compare(a.size, b.size) })
+	inputs = inputs[:min(len(inputs), maxInputs)]
+	var left []string
+	for _, p := range w.parts {
+		if p.age >= w.lim.orphan {
+			left = append(left, p.name)
+		}
+	}
+	for name, ours := range w.ignored {
+		if ours && len(left) < maxInputs {
+			left = append(left, name)
+		}
+	}
+	if len(inputs) < 2 && len(left) == 0 {
+		return
+	}
+	m := &merge{Store: w.Store, ctx: w.ctx, left: left[:min(len(left), 2)], tmps: w.seen.tmps}
+	for _, g := range inputs {
+		m.inputs = append(m.inputs, g.hold())
+	}
+	w.merging = true
+	go func() { w.merged <- m.run() }()
+}
+
+// mergeEnded takes the result into use.
+func (w *writer) mergeEnded(r mergeResult) {
+	w.merging = false
+	for _, name := range r.ignore {
+		w.ignored[name] = false
+	}
+	switch {
+	case r.err == nil:
+		w.n.merges.Add(1)
+		w.look(true)
+		w.plan()
+	case errors.Is(r.err, errLocked), errors.Is(r.err, errNothing), w.ctx.Err() != nil:
+	default:
+		w.noMerge = true
+		w.report("merge", w.d.dir, r.err)
+	}
+}
+
+// mergeAll merges everything into one file, and waits for it.
+func (w *writer) mergeAll() {
+	w.look(true)
+	w.plan()
+	for w.merging { // with fewer files than all, and perhaps again after it
+		w.mergeEnded(<-w.merged)
+	}
+	if !w.noMerge && !w.failed {
+		w.start(64)
+	}
+	for w.merging {
+		w.mergeEnded(<-w.merged)
+	}
+}
+
+// merge is one merge, in a goroutine of its own.
+type merge struct {
+	*Store
+	ctx    context.Context
+	inputs []*segment // held
+	left   []string   // parts of processes that have died, damaged files
+	tmps   []leftover
+	open   []*os.File // of the parts: their locks
+	gone   []string   // files that the result replaces
+	ignore []string   // of left: those that are not ours to touch
+}
+
+type mergeResult struct {
+	err    error
+	ignore []string
+}
+
+// errNothing is a merge's that found nothing to do: another process was faster.
+var errNothing = errors.New("there is nothing to merge")
+
+func (m *merge) run() mergeResult {
+	err := m.locked()
+	for _, g := range m.inputs {
+		g.release()
+	}
+	for _, f := range m.open {
+		_ = f.Close()
+	}
+	return mergeResult{err, m.ignore}
+}
+
+// locked makes the merge under the lock. The lock's file stays: removing it would let two
+// processes hold locks on two files of one name.
+func (m *merge) locked() error {
+	lock, err := os.OpenFile(m.d.path(m.kind+lockExt), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := m.d.lock(lock); noLocks(err) {
+		return errors.New("the file system has no locks")
+	} else if err != nil {
+		return err
+	}
+	for _, t := range m.tmps {
+		if t.age > sweepAge {
+			_ = m.d.remove(t.name)
+		}
+	}
+	m.inputs = slices.DeleteFunc(m.inputs, func(g *segment) bool {
+		_, err := os.Stat(m.d.path(g.name))
+		if err != nil { // merged by another process since
+			g.release()
+		}
+		return err != nil
+	})
+	for _, g := range m.inputs {
+		m.gone = append(m.gone, g.name)
+	}
+	rescued := false
+	for _, name := range m.left {
+		rescued = m.rescue(name) || rescued
+	}
+	if len(m.inputs) < 2 && !rescued {
+		return errNothing
+	}
+	if err := m.write(); err != nil {
+		return err
+	}
+	for _, name := range m.gone {
+		if err := m.d.remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rescue makes an input of what is whole in a file without a table, up to the first
+// record that is not. It says whether the file is to be removed.
+func (m *merge) rescue(name string) bool {
+	f, err := os.OpenFile(m.d.path(name), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	m.open = append(m.open, f)
+	// A lock that its owner held when we opened it is the owner's name for it, perhaps.
+	if err := m.d.lock(f); err != nil {
+		return false
+	}
+	mine, err1 := f.Stat()
+	there, err2 := os.Stat(m.d.path(name))
+	if err1 != nil || err2 != nil || !os.SameFile(mine, there) {
+		return false
+	}
+	data, err := mapped(m.d.path(name))
+	if err != nil && mine.Size() >= headerLen {
+		return false
+	}
+	g := &segment{name: name, size: int64(len(data)), data: data}
+	g.refs.Store(1)
+	g.populate(0, g.size)
+	err = errTruncated
+	guarded(func() {
+		if err = checkHeader(data[:min(len(data), headerLen)], m.kind); err == nil {
+			m.scan(g)
+		}
+	})
+	if errors.Is(err, errLater) || errors.Is(err, errForeign) || errors.Is(err, errTruncated) {
+		m.ignore = append(m.ignore, name)
+		m.report("damage", m.d.path(name), err)
+		g.release()
+		return false
+	}
+	m.inputs, m.gone = append(m.inputs, g), append(m.gone, name)
+	return true
+}
+
+func (m *merge) scan(g *segment) {
+	off := int64(headerLen)
+	for len(g.table) < maxRescued {
+		rec := first(g.data[min(off, g.size):], m.seed)
+		if rec == nil {
+			break
+		}
+		g.table = append(g.table, slot{hash(rec), placeOf(off, len(rec)-recordHead)})
+		off += align8(int64(len(rec)))
+	}
+	g.end, g.facts = off, int64(len(g.table))
+	slices.SortFunc(g.table, func(a, b slot) int { return cmp.Compare(a.hash, b.hash) })
+}
+
+// write writes the newest of every fact of the inputs to a file, if there are any. Records
+// come in the order of their hashes, so that further merges read and write from front to
+// back. The table is collected in an unnamed file, since memory is not for sizes of data.
+func (m *merge) write() (err error) {
+	out, err := m.d.create(m.kind, mergeExt)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = out.f.Close()
+		if err != nil {
+			_ = m.d.remove(out.name)
+		}
+	}()
+	side, err := os.CreateTemp(m.d.dir, m.kind+"-*"+mergeExt)
+	if err != nil {
+		return err
+	}
+	defer side.Close()
+	_ = os.Remove(side.Name())
+	most := int64(0)
+	for _, g := range m.inputs {
+		most += g.facts
+	}
+	buf := bufio.NewWriterSize(out, 256<<10)
+	_, _ = buf.Write(header(m.kind))
+	t := newTable(side, most, m.seed)
+	off, synced := int64(headerLen), int64(0)
+	for rec := range m.newest(m.inputs) {
+		t.put(slot{hash(rec), placeOf(off, len(rec)-recordHead)})
+		var zero [8]byte
+		_, _ = buf.Write(rec)
+		_, err = buf.Write(zero[:align8(len(rec))-len(rec)])
+		off += align8(int64(len(rec)))
+		if off-synced >= stride {
+			synced = off
+			err = errors.Join(err, buf.Flush(), out.sync())
+		}
+		if err = errors.Join(err, t.err, m.ctx.Err()); err != nil {
+			return err
+		}
+	}
+	if t.facts == 0 {
+		return m.d.remove(out.name)
+	}
+	t.table = off
+	if err := t.end(); err != nil {
+		return err
+	}
+	if _, err := side.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if _, err := io.Copy(struct{ io.Writer }{buf}, side); err != nil {
+		return err
+	}
+	if _, err := buf.Write(t.footer(m.seed)); err != nil {
+		return err
+	}
+	if err := errors.Join(buf.Flush(), m.ctx.Err()); err != nil {
+		return err
+	}
+	_, err = m.d.publish(out)
+	return err
+}

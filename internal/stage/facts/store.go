@@ -1,0 +1,389 @@
+package facts
+
+import (
+	"context"
+	"errors"
+	"hash/crc32"
+	"iter"
+	"os"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// Options are how a store is opened; the zero value reads and adds nothing.
+type Options struct {
+	// Limit is how many bytes the folder's files may have, those of other kinds
+	// included. Beyond it, nothing is added: samples keep the facts that they have. A
+	// merge needs room for its result besides, while it runs.
+	Limit int64
+	// Notice is told what the user should know, at most once for each cause, one call at
+	// a time, from any goroutine. It may be nil, and must not call the store.
+	Notice func(string)
+	// Named says that the user asked for the store by name: what Notice would be told is
+	// an error of Open or Flush instead.
+	Named bool
+}
+
+// Counts are what a store did since it was opened.
+type Counts struct {
+	Found   int64 // facts in the folder when it was opened; replaced ones count until a merge drops them
+	Put     int64 // facts that were written
+	Known   int64 // facts that were put, and were stored already
+	Dropped int64 // facts that were put and not written: the queue was full, or nothing can be written
+	Refused int64 // facts that were put and not written: Options.Limit
+	Damaged int64 // records and files that were not used because a check failed
+	Merges  int64 // merges that this process made
+	Files   int64 // files that are mapped now
+	Bytes   int64 // of the folder's files, as Options.Limit counts them
+}
+
+type counters struct {
+	found, put, known, dropped, refused, damaged, merges, files, bytes atomic.Int64
+}
+
+// limits are the store's own, with the reasons for the usual ones.
+type limits struct {
+	// queue is how many bytes wait to be written, at most; there are two such buffers.
+	// Ten thousand pictures per second with facts of 1.1 KB fill one in 0.1 s.
+	queue int
+	// facts, bytes and age seal a part: what a killed process loses, and what others do
+	// not see yet. Its table is made in memory: 16 bytes for each fact, 0.5 MiB. 1.28
+	// million facts of 1.1 KB are 45 parts.
+	facts int
+	bytes int64
+	age   time.Duration
+	// tick is how often the queue is emptied, if it does not fill before.
+	tick time.Duration
+	// look is how often the folder's time is compared, for files of other processes.
+	look time.Duration
+	// orphan is how long a part was not written to before it is taken over. Its lock
+	// shows that its process has ended; on file systems whose locks end at the machine,
+	// only its age does. A process that lives has sealed it long before.
+	orphan time.Duration
+	// fan is how many files of similar size are merged. 4: a fact is written about four
+	// times on its way into a file of 1.4 GB, and there are rarely more than ten files.
+	fan int
+}
+
+var usual = limits{
+	queue: 1 << 20, facts: 32 << 10, bytes: 32 << 20, age: 10 * time.Second,
+	tick: time.Second, look: 3 * time.Second, orphan: time.Minute, fan: 4,
+}
+
+// Store is an open folder of facts of one kind; safe for concurrent use. Its anonymous
+// memory is bounded by its limits, whatever the number of facts.
+type Store struct {
+	d    disk
+	kind string
+	seed uint32 // checksums begin with it
+	opt  Options
+	lim  limits
+
+	current atomic.Pointer[view]
+	n       counters
+
+	mu     sync.Mutex
+	queue  []byte // records that wait for the writer, without stamps
+	spare  []byte // a buffer for the next queue
+	closed bool
+	failed bool // nothing can be written; set by the writer alone, once it runs
+
+	telling sync.Mutex
+	told    map[string]bool // causes that the user was told
+	err     error           // the first problem, for Options.Named
+
+	wake chan struct{} // the queue is filling
+	room chan struct{} // the queue was emptied
+	asks chan ask
+	quit chan struct{}
+	done chan struct{}
+	once sync.Once
+}
+
+// ask is a request to the writer, which answers once.
+type ask struct {
+	merge bool // merge everything, as well
+	reply chan error
+}
+
+var kinds = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+
+// Open opens the facts of a kind in a folder, which it makes if there is none. kind is
+// lower-case letters, digits and hyphens, 48 at most: it names what the facts say and
+// the version of their bytes. Errors: config (kind), and with Options.Named unreadable,
+// space, damaged or incompatible; without it, a store opens whatever is there.
+func Open(dir, kind string, o Options) (*Store, error) {
+	return open(disk{dir: dir}, kind, o, usual)
+}
+
+func open(d disk, kind string, o Options, lim limits) (*Store, error) {
+	if !kinds.MatchString(kind) || len(kind) > maxKind {
+		return nil, errs.New(errs.Config, "facts cannot be of kind %q", kind)
+	}
+	s := &Store{
+		d: d, kind: kind, seed: crc32.Checksum([]byte(kind), castagnoli), opt: o, lim: lim,
+		told: make(map[string]bool),
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		asks: make(chan ask), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	s.publish([]*segment{})
+	if err := writable(d.dir); err != nil {
+		s.failed = true
+		s.report("write", d.dir, err)
+	}
+	w := newWriter(s)
+	w.look(true)
+	for _, g := range w.files {
+		s.n.found.Add(g.facts)
+	}
+	if o.Named && s.err != nil {
+		w.end()
+		return nil, s.err
+	}
+	go w.run()
+	return s, nil
+}
+
+// writable says why nothing can be written to the folder; nil: it can be.
+func writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return err
+	}
+	// A user who may write everywhere leaves no files that the folder's owner cannot replace.
+	if int(st.Uid) != os.Geteuid() {
+		return errors.New("the folder belongs to another user")
+	}
+	return unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+}
+
+// report tells the user of a problem, once for each cause, or keeps it for Flush.
+func (s *Store) report(cause, path string, err error) {
+	var e *errs.Error
+	switch at := (errs.Where{File: path}); {
+	case cause == "write":
+		code := errs.Unreadable
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			code = errs.Space
+		}
+		e = errs.New(code, "what is learned from samples cannot be kept for the next time").At(at).Because(err).
+			Try("free some space there, or set STOKER_CACHE to a folder that can be written to")
+	case cause == "merge":
+		e = errs.New(errs.Unreadable, "files of what was learned from samples are not merged").At(at).Because(err).
+			Try("set STOKER_CACHE to a folder on a local disk")
+	case errors.Is(err, errLater):
+		cause = "version"
+		e = errs.New(errs.Incompatible, "a file of what was learned from samples is not used").At(at).Because(err)
+	default:
+		e = errs.New(errs.Damaged, "a file of what was learned from samples is not used").At(at).Because(err).
+			Try("remove the file; it is a cache")
+	}
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	if s.err == nil {
+		s.err = e
+	}
+	if s.told[cause] || s.opt.Named || s.opt.Notice == nil {
+		return
+	}
+	s.told[cause] = true
+	text := e.Error()
+	if e.Hint != "" {
+		text += "; " + e.Hint
+	}
+	s.opt.Notice(text)
+}
+
+// Append appends the fact of k to dst, and says whether there is one. It takes no lock,
+// and does not wait if Ahead was called before. What is appended is a copy.
+func (s *Store) Append(dst []byte, k Key) ([]byte, bool) {
+	v := s.acquire()
+	if v == nil {
+		return dst, false
+	}
+	defer v.release()
+	for {
+		out, ok, bad, broken := v.append(dst, k, s.seed)
+		if broken {
+			s.damaged(errTruncated)
+			continue
+		}
+		if bad {
+			s.damaged(errors.New("the checksum of a fact is wrong"))
+		}
+		return out, ok
+	}
+}
+
+func (s *Store) damaged(err error) {
+	s.n.damaged.Add(1)
+	s.report("damage", s.d.dir, err)
+}
+
+// Ahead brings the fact of k into memory, and waits for it. A reader calls it when it
+// reads the sample, so that no lane has to wait in Append.
+func (s *Store) Ahead(k Key) {
+	v := s.acquire()
+	if v == nil {
+		return
+	}
+	defer v.release()
+	h := k.hash()
+	for _, g := range v.segs {
+		if g.broken.Load() {
+			continue
+		}
+		guarded(func() {
+			for i, end := g.find(h); i < end && g.table[i].hash != 0 && g.table[i].hash <= h; i++ {
+				if off, n := g.table[i].record(); g.table[i].hash == h && off <= g.end {
+					g.populate(off, n)
+				}
+			}
+		})
+	}
+}
+
+// Put adds a fact, which it copies, and returns at once. A later fact of a key replaces
+// an earlier one; of those that different processes put, the one that was written last.
+// Append finds it when its file is sealed, some seconds later. It is dropped, and
+// counted, if it is longer than MaxFact or the queue is full.
+func (s *Store) Put(k Key, fact []byte) {
+	if full := s.put(k, fact); full {
+		s.n.dropped.Add(1)
+	}
+}
+
+// put says whether the queue has no room.
+func (s *Store) put(k Key, fact []byte) (full bool) {
+	s.mu.Lock()
+	if s.closed || s.failed || len(fact) > MaxFact {
+		s.mu.Unlock()
+		s.n.dropped.Add(1)
+		return false
+	}
+	// A fact that is longer than the queue has it for itself.
+	if n := len(s.queue) + recordHead + align8(len(fact)); n > s.lim.queue && len(s.queue) > 0 {
+		full = true
+	} else {
+		if s.queue == nil {
+			s.queue, s.spare = s.spare, nil
+		}
+		if s.queue == nil {
+			s.queue = make([]byte, 0, s.lim.queue)
+		}
+		s.queue = appendRecord(s.queue, k, fact)
+	}
+	half := len(s.queue) >= s.lim.queue/4
+	s.mu.Unlock()
+	if half {
+		signal(s.wake)
+	}
+	return full
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Add puts many facts, waiting for room instead of dropping any, and flushes. Errors: as
+// Flush.
+func (s *Store) Add(ctx context.Context, all iter.Seq2[Key, []byte]) error {
+	for k, fact := range all {
+		for s.put(k, fact) {
+			select {
+			case <-s.room:
+			case <-s.done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return s.Flush(ctx)
+}
+
+// All is the newest version of every fact that is sealed, in no order: Flush first. The
+// bytes are valid until the next one. Damaged ones are left out, and counted.
+func (s *Store) All() iter.Seq2[Key, []byte] {
+	return func(yield func(Key, []byte) bool) {
+		v := s.acquire()
+		if v == nil {
+			return
+		}
+		defer v.release()
+		for rec := range s.newest(v.segs) {
+			if !yield(keyOf(rec), rec[recordHead:]) {
+				return
+			}
+		}
+	}
+}
+
+// Counts are what the store did so far.
+func (s *Store) Counts() Counts {
+	n := &s.n
+	return Counts{
+		Found: n.found.Load(), Put: n.put.Load(), Known: n.known.Load(), Dropped: n.dropped.Load(), Refused: n.refused.Load(),
+		Damaged: n.damaged.Load(), Merges: n.merges.Load(), Files: n.files.Load(), Bytes: n.bytes.Load(),
+	}
+}
+
+// Flush returns when everything that was put before is durable, and found by every
+// process that opens the folder from then on. Errors: that of ctx, and with
+// Options.Named the first problem since Open.
+func (s *Store) Flush(ctx context.Context) error { return s.request(ctx, ask{}) }
+
+// Merge flushes, and makes one file of all, without facts that were replaced: for a copy
+// that travels. If another process is merging, it does not wait for it. Errors: as Flush.
+func (s *Store) Merge(ctx context.Context) error { return s.request(ctx, ask{merge: true}) }
+
+func (s *Store) request(ctx context.Context, a ask) error {
+	a.reply = make(chan error, 1)
+	select {
+	case s.asks <- a:
+	case <-s.done:
+		return s.problem()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-a.reply:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// problem is what Flush and Close return.
+func (s *Store) problem() error {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	if s.opt.Named {
+		return s.err
+	}
+	return nil
+}
+
+// Close writes what was put, as Flush does, ends a merge, and releases everything. Append
+// finds nothing afterwards; a second Close does nothing. Errors: as Flush.
+func (s *Store) Close() error {
+	s.once.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
+		close(s.quit)
+	})
+	<-s.done
+	return s.problem()
+}
