@@ -27,7 +27,7 @@ const (
 	maxProbe = 512
 
 	// MaxFact is the length of the longest fact that is kept, in bytes.
-	MaxFact = 1 << 20
+	MaxFact = 512 << 10
 )
 
 var (

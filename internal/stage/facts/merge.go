@@ -2,12 +2,14 @@ package facts
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"io"
 	"math/bits"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 )
@@ -223,6 +225,9 @@ func (m *merge) rescue(name string) bool {
 			m.scan(g)
 		}
 	})
+	if torn := filepath.Ext(name) == partExt && !bytes.HasPrefix(data, []byte(magic)); torn {
+		err = nil // a power cut left anything there
+	}
 	if errors.Is(err, errLater) || errors.Is(err, errForeign) || errors.Is(err, errTruncated) {
 		m.ignore = append(m.ignore, name)
 		m.report("damage", m.d.path(name), err)

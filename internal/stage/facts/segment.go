@@ -212,23 +212,20 @@ func (v *view) append(dst []byte, k Key, seed uint32) (out []byte, ok, bad, brok
 			if s.hash < h {
 				continue
 			}
-			rec := at.record(s)
-			if rec == nil || keyOf(rec) != k {
-				bad = bad || rec == nil
-				continue
-			}
-			if ok && stampOf(rec) <= newest {
-				continue
-			}
-			// The copy is checked, not the mapping, which a stranger might write to.
+			// The copy is checked, not the mapping, which a stranger might write to; and
+			// before the key is compared, so that the processor waits for memory once.
 			cut := len(dst)
-			dst = append(dst, rec...)
-			if rec = dst[cut:]; !whole(rec, seed) || keyOf(rec) != k {
+			dst = append(dst, at.record(s)...)
+			rec := dst[cut:]
+			switch {
+			case !whole(rec, seed):
 				dst, bad = dst[:cut], true
-				continue
+			case keyOf(rec) != k, ok && stampOf(rec) <= newest:
+				dst = dst[:cut]
+			default:
+				newest, ok = stampOf(rec), true
+				dst = dst[:base+copy(dst[base:], rec[recordHead:])]
 			}
-			newest, ok = stampOf(rec), true
-			dst = dst[:base+copy(dst[base:], rec[recordHead:])]
 		}
 	}
 	broken = false

@@ -53,8 +53,8 @@ type limits struct {
 	// Ten thousand pictures per second with facts of 1.1 KB fill one in 0.1 s.
 	queue int
 	// facts, bytes and age seal a part: what a killed process loses, and what others do
-	// not see yet. Its table is made in memory: 16 bytes for each fact, 0.5 MiB. 1.28
-	// million facts of 1.1 KB are 45 parts.
+	// not see yet. Its table is made in memory: 16 bytes for each fact, 0.25 MiB. 1.28
+	// million facts of 1.1 KB are 78 parts.
 	facts int
 	bytes int64
 	age   time.Duration
@@ -72,7 +72,7 @@ type limits struct {
 }
 
 var usual = limits{
-	queue: 1 << 20, facts: 32 << 10, bytes: 32 << 20, age: 10 * time.Second,
+	queue: 1 << 20, facts: 16 << 10, bytes: 32 << 20, age: 10 * time.Second,
 	tick: time.Second, look: 3 * time.Second, orphan: time.Minute, fan: 4,
 }
 
@@ -89,8 +89,8 @@ type Store struct {
 	n       counters
 
 	mu     sync.Mutex
-	queue  []byte // records that wait for the writer, without stamps
-	spare  []byte // a buffer for the next queue
+	queue  []byte   // records that wait for the writer, without stamps
+	spare  [][]byte // buffers for queues: mappings, so that the collector does not let them grow
 	closed bool
 	failed bool // nothing can be written; set by the writer alone, once it runs
 
@@ -117,7 +117,8 @@ var kinds = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 // Open opens the facts of a kind in a folder, which it makes if there is none. kind is
 // lower-case letters, digits and hyphens, 48 at most: it names what the facts say and
 // the version of their bytes. Errors: config (kind), and with Options.Named unreadable,
-// space, damaged or incompatible; without it, a store opens whatever is there.
+// space, damaged or incompatible; without it, a store opens whatever is there. memory: no
+// 2 MiB can be mapped.
 func Open(dir, kind string, o Options) (*Store, error) {
 	return open(disk{dir: dir}, kind, o, usual)
 }
@@ -131,6 +132,13 @@ func open(d disk, kind string, o Options, lim limits) (*Store, error) {
 		told: make(map[string]bool),
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
 		asks: make(chan ask), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	for range 2 { // pages that nothing is put into take no memory
+		buf, err := unix.Mmap(-1, 0, lim.queue, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			return nil, errs.New(errs.Memory, "there is no room for a queue of %d bytes", lim.queue).Because(err)
+		}
+		s.spare = append(s.spare, buf)
 	}
 	s.publish([]*segment{})
 	if err := writable(d.dir); err != nil {
@@ -265,21 +273,16 @@ func (s *Store) Put(k Key, fact []byte) {
 // put says whether the queue has no room.
 func (s *Store) put(k Key, fact []byte) (full bool) {
 	s.mu.Lock()
-	if s.closed || s.failed || len(fact) > MaxFact {
+	if s.closed || s.failed || len(fact) > min(MaxFact, s.lim.queue-recordHead-8) {
 		s.mu.Unlock()
 		s.n.dropped.Add(1)
 		return false
 	}
-	// A fact that is longer than the queue has it for itself.
-	if n := len(s.queue) + recordHead + align8(len(fact)); n > s.lim.queue && len(s.queue) > 0 {
-		full = true
-	} else {
-		if s.queue == nil {
-			s.queue, s.spare = s.spare, nil
-		}
-		if s.queue == nil {
-			s.queue = make([]byte, 0, s.lim.queue)
-		}
+	if s.queue == nil && len(s.spare) > 0 {
+		last := len(s.spare) - 1
+		s.queue, s.spare = s.spare[last][:0], s.spare[:last]
+	}
+	if full = len(s.queue)+recordHead+align8(len(fact)) > cap(s.queue); !full {
 		s.queue = appendRecord(s.queue, k, fact)
 	}
 	half := len(s.queue) >= s.lim.queue/4

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // writer is what the store's goroutine owns. It empties the queue into the part of this
@@ -19,8 +21,10 @@ type writer struct {
 	*Store
 	part     *part
 	stamp    uint64
-	full     bool // the limit was reached: new keys are refused until there is room again
-	squeezed bool // all files were merged since
+	old      []byte // of write
+	slots    []slot // for the next part
+	full     bool   // the limit was reached: new keys are refused until there is room again
+	squeezed bool   // all files were merged since
 
 	sealing *part // by the other goroutine
 	sealed  chan sealedPart
@@ -118,6 +122,12 @@ func (w *writer) end() {
 	for _, g := range w.files {
 		g.release()
 	}
+	w.mu.Lock() // no put takes a buffer any more
+	for _, buf := range w.spare {
+		_ = unix.Munmap(buf)
+	}
+	w.spare, w.closed = nil, true
+	w.mu.Unlock()
 	close(w.done)
 }
 
@@ -137,8 +147,8 @@ func (w *writer) drain() {
 		w.write(buf)
 	}
 	w.mu.Lock()
-	if w.spare == nil && cap(buf) == w.lim.queue {
-		w.spare = buf[:0]
+	if buf != nil {
+		w.spare = append(w.spare, buf[:cap(buf)])
 	}
 	w.mu.Unlock()
 	signal(w.room)
@@ -147,15 +157,14 @@ func (w *writer) drain() {
 // write moves the records that are to be kept to the front of buf, and writes them.
 func (w *writer) write(buf []byte) {
 	kept, facts := int64(0), 0
-	var old []byte
 	for off := int64(0); off < int64(len(buf)); {
 		n := int64(le.Uint32(buf[off+4:]))
 		rec, room := buf[off:off+recordHead+n], recordHead+align8(n)
 		off += room
 		var known bool
-		old, known = w.Append(old[:0], keyOf(rec))
+		w.old, known = w.Append(w.old[:0], keyOf(rec))
 		switch {
-		case known && bytes.Equal(old, rec[recordHead:]) && !w.part.newer() && !w.sealing.newer():
+		case known && bytes.Equal(w.old, rec[recordHead:]) && !w.part.newer() && !w.sealing.newer():
 			w.n.known.Add(1)
 		case !w.fits(room+2*slotLen, known):
 			w.n.refused.Add(1)
@@ -212,7 +221,8 @@ func (w *writer) begin() bool {
 				_ = f.f.Close()
 				continue
 			}
-			w.part = &part{file: f, born: time.Now(), size: headerLen}
+			w.part = &part{file: f, born: time.Now(), size: headerLen, slots: w.slots}
+			w.slots = nil
 			w.bytes += headerLen + footerLen
 			_, err = w.part.Write(header(w.kind))
 		}
@@ -262,6 +272,7 @@ func (w *writer) settle() {
 // use makes the facts of a sealed part found.
 func (w *writer) use(p sealedPart) {
 	lost := len(w.sealing.slots)
+	w.slots = w.sealing.slots[:0]
 	name := w.sealing.name
 	w.sealing = nil
 	switch {
