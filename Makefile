@@ -37,7 +37,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
+.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains facts-powercuts py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
 
 demo: setup engine
 	@build/stoker demo
@@ -210,6 +210,10 @@ kernel-chains:
 	STOKER_CHAINS=$(CHAINS) CGO_CFLAGS='-O2 -g -U__SSE2__' $(CHAINS_TEST) ./internal/base/kernel
 	STOKER_CHAINS=$(CHAINS) CGO_ENABLED=0 $(CHAINS_TEST) ./internal/base/kernel
 	STOKER_CHAINS=$$(($(CHAINS) / 10)) CGO_CFLAGS='-O1 -g -fsanitize=address -fno-omit-frame-pointer' CGO_LDFLAGS=-fsanitize=address $(CHAINS_TEST) -asan ./internal/base/kernel
+
+# Images of a disk after a power cut, at every point of a run, and processes that are killed while they write.
+facts-powercuts:
+	STOKER_POWERCUTS=$${IMAGES:-40000} STOKER_KILLS=$${KILLS:-100} go test -count=1 -timeout $(LONG) -v -run '^(TestPowerCuts|TestKills)$$' ./internal/stage/facts
 
 # A process more than there are cores, because many tests wait. worksteal keeps
 # neighbouring tests in one process, which shares the fixtures of their module, until

@@ -233,10 +233,17 @@ func (w *writer) begin() bool {
 	return err == nil
 }
 
-// fail ends writing in this process: a disk that is full or fails gets no more to do.
-func (w *writer) fail(err error, lost int) {
-	w.n.dropped.Add(int64(lost))
+// lose counts facts that were put and are not kept; written of them were counted as put.
+func (w *writer) lose(n, written int) {
+	w.n.dropped.Add(int64(n))
+	w.n.put.Add(-int64(written))
+}
+
+// fail ends writing in this process: a disk that is full or fails gets no more to do. The
+// last unwritten facts of the part were not counted yet.
+func (w *writer) fail(err error, unwritten int) {
 	if w.part != nil {
+		w.lose(len(w.part.slots), len(w.part.slots)-unwritten)
 		_ = w.part.f.Close()
 		_ = w.d.remove(w.part.name)
 		w.part = nil
@@ -279,11 +286,11 @@ func (w *writer) use(p sealedPart) {
 	case errors.Is(p.err, errMerged):
 		w.look(true)
 	case errors.Is(p.err, fs.ErrNotExist):
-		// Somebody removed the part, or took it over. The next one is another.
-		w.n.dropped.Add(int64(lost))
+		w.lose(lost, lost) // somebody removed the part, or took it over
 	case p.err != nil:
+		w.lose(lost, lost)
 		_ = w.d.remove(name)
-		w.fail(p.err, lost)
+		w.fail(p.err, 0)
 	default:
 		if w.files[p.g.name] != nil { // the last look found it
 			p.g.release()
