@@ -203,17 +203,12 @@ func (m *merge) rescue(name string) bool {
 		return false
 	}
 	m.open = append(m.open, f)
-	// A lock that its owner held when we opened it is the owner's name for it, perhaps.
 	if err := m.d.lock(f); err != nil {
 		return false
 	}
-	mine, err1 := f.Stat()
-	there, err2 := os.Stat(m.d.path(name))
-	if err1 != nil || err2 != nil || !os.SameFile(mine, there) {
-		return false
-	}
+	// Its owner may have sealed it between the two: then it has another name by now.
 	data, err := mapped(m.d.path(name))
-	if err != nil && mine.Size() >= headerLen {
+	if err != nil && !errors.Is(err, errShort) {
 		return false
 	}
 	g := &segment{name: name, size: int64(len(data)), data: data}

@@ -53,6 +53,8 @@ func openSegment(d disk, name, kind string, seed uint32) (*segment, error) {
 	return g, nil
 }
 
+var errShort = errors.New("it is too short for a header")
+
 var errTruncated = errors.New("it was truncated while it was read")
 
 // mapped maps a file and closes it again.
@@ -71,7 +73,7 @@ func mapped(path string) ([]byte, error) {
 		return nil, errForeign
 	}
 	if fi.Size() < headerLen || fi.Size() != int64(int(fi.Size())) {
-		return nil, errors.New("it is too short for a header")
+		return nil, errShort
 	}
 	return unix.Mmap(int(f.Fd()), 0, int(fi.Size()), unix.PROT_READ, unix.MAP_SHARED)
 }

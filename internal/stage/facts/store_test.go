@@ -191,6 +191,47 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// The last version of a key that is put is the one that is found: within a part, over
+// parts that are not sealed yet, and if it is one that was stored before.
+func TestPutAgain(t *testing.T) {
+	dir := t.TempDir()
+	lim := quiet
+	lim.tick = time.Millisecond
+	s := openWith(t, disk{dir: dir}, Options{Limit: plenty}, lim)
+	for v := range 1000 {
+		s.Put(key(1), fact(key(1), v%200))
+	}
+	s.Put(key(1), fact(key(1), 1))
+	s.flush()
+	s.has(1, 2, 1)
+	s.Put(key(1), fact(key(1), 2))
+	eventually(t, "it is in a part", func() bool { return s.Counts().Put == 1002 })
+	s.add(1, 2, 1)
+	s.has(1, 2, 1)
+	s.close()
+	again := openSmall(t, dir)
+	if n := again.Counts(); n.Found != 2 || n.Files != 2 { // one for each part
+		t.Errorf("%+v", n)
+	}
+
+	sealing, free := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	lim.facts = 1
+	s = openWith(t, disk{dir: dir, before: func(op, _, _ string, _ []byte) error {
+		if op == "sync" {
+			once.Do(func() { close(sealing); <-free })
+		}
+		return nil
+	}}, Options{Limit: plenty}, lim)
+	s.Put(key(1), fact(key(1), 2))
+	<-sealing
+	s.Put(key(1), fact(key(1), 1))
+	eventually(t, "it is written, or known", func() bool { n := s.Counts(); return n.Put+n.Known == 2 })
+	close(free)
+	s.flush()
+	s.has(1, 2, 1)
+}
+
 // A copy beside the data: everything, the newest of each, as one file.
 func TestExport(t *testing.T) {
 	from, to := openSmall(t, t.TempDir()), openSmall(t, t.TempDir())
@@ -380,7 +421,9 @@ func TestModel(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	dir := t.TempDir()
-	s := openWith(t, disk{dir: dir}, Options{Limit: 64 << 10}, small)
+	lim := small
+	lim.fan = 1 << 20 // only the limit is a reason to merge
+	s := openWith(t, disk{dir: dir}, Options{Limit: 64 << 10}, lim)
 	s.add(0, 2000, 1)
 	if err := s.Merge(ctx); err != nil { // while one runs, its result counts besides
 		t.Fatal(err)
@@ -410,6 +453,19 @@ func TestLimit(t *testing.T) {
 	}
 	if now := s.Counts(); now.Put != n.Put+200 || now.Bytes > 73<<10 {
 		t.Errorf("%+v, then %+v", n, now)
+	}
+	// Nor does that wait for anybody who asks for a merge.
+	for v := 12; v < 60; v++ {
+		eventually(t, "replaced facts give back their room", func() bool {
+			s.add(0, 20, v)
+			all := true
+			for i := range 20 {
+				f, _ := s.Append(nil, key(i))
+				all = all && bytes.Equal(f, fact(key(i), v))
+			}
+			return all
+		})
+		s.has(20, 50, 1)
 	}
 	none := openWith(t, disk{dir: t.TempDir()}, Options{}, small)
 	none.add(0, 10, 1)
@@ -695,6 +751,42 @@ func TestRescue(t *testing.T) {
 	s.has(0, 100, 1)
 	if names := names(t, dir, sealedExt); len(names) != 1 || names[0] == name {
 		t.Errorf("%q", names)
+	}
+}
+
+// What processes left: a part of a later version, or of another kind, stays; what is empty
+// or has only the beginning of a header goes. Merges that are not under way go after an hour.
+func TestLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	later := header("test")
+	later[8] = 2
+	old, young := "test-00000000000000aa.tmp", "test-00000000000000bb.tmp"
+	for name, data := range map[string][]byte{
+		"test-0000000000000001.part": later, "test-0000000000000002.part": header("other"),
+		"test-0000000000000003.part": nil, "test-0000000000000004.part": header("test")[:30], "test-0000000000000005.part": header("test"),
+		"test-0000000000000006.part": append(header("test"), "broken"...),
+		old:                          nil, young: nil,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	then := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, old), then, then); err != nil {
+		t.Fatal(err)
+	}
+	s := openSmall(t, dir)
+	eventually(t, "two parts are left", func() bool { return len(names(t, dir, partExt)) == 2 })
+	eventually(t, "one merge is left", func() bool { return len(names(t, dir, mergeExt)) == 1 })
+	s.add(0, 10, 1)
+	s.has(0, 10, 1)
+	s.close()
+	want := []string{filepath.Join(dir, "test-0000000000000001.part"), filepath.Join(dir, "test-0000000000000002.part")}
+	if left := names(t, dir, partExt); !slices.Equal(left, want) || names(t, dir, mergeExt)[0] != filepath.Join(dir, young) {
+		t.Errorf("left are %q, %q", left, names(t, dir, mergeExt))
+	}
+	if told := s.told(); len(told) != 2 {
+		t.Errorf("%q", told)
 	}
 }
 
