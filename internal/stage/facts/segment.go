@@ -55,7 +55,7 @@ func openSegment(d disk, name, kind string, seed uint32) (*segment, error) {
 
 var errShort = errors.New("it is too short for a header")
 
-var errTruncated = errors.New("it was truncated while it was read")
+var errTruncated = errors.New("it cannot be read any more: it was truncated, or its disk failed")
 
 // mapped maps a file and closes it again.
 func mapped(path string) ([]byte, error) {
@@ -179,6 +179,20 @@ func (s *Store) publish(segs []*segment) {
 	}
 	if old := s.current.Swap(v); old != nil {
 		old.release()
+	}
+}
+
+// populate brings the records of a hash into memory.
+func (v *view) populate(h uint64) {
+	for _, g := range v.segs {
+		if g.broken.Load() {
+			continue
+		}
+		for i, end := g.find(h); i < end && g.table[i].hash != 0 && g.table[i].hash <= h; i++ {
+			if off, n := g.table[i].record(); g.table[i].hash == h && off <= g.end {
+				g.populate(off, n)
+			}
+		}
 	}
 }
 

@@ -245,19 +245,7 @@ func (s *Store) Ahead(k Key) {
 		return
 	}
 	defer v.release()
-	h := k.hash()
-	for _, g := range v.segs {
-		if g.broken.Load() {
-			continue
-		}
-		guarded(func() {
-			for i, end := g.find(h); i < end && g.table[i].hash != 0 && g.table[i].hash <= h; i++ {
-				if off, n := g.table[i].record(); g.table[i].hash == h && off <= g.end {
-					g.populate(off, n)
-				}
-			}
-		})
-	}
+	guarded(func() { v.populate(k.hash()) })
 }
 
 // Put adds a fact, which it copies, and returns at once. A later fact of a key replaces
