@@ -187,10 +187,11 @@ func (d disk) list(kind string) (l found, err error) {
 		if err != nil {
 			return l, err
 		}
+		whole := true
 		for _, e := range all {
-			l.add(e, kind)
+			whole = l.add(e, kind) && whole
 		}
-		if before != nil && slices.Equal(before, l.files) {
+		if before != nil && slices.Equal(before, l.files) && whole {
 			break
 		}
 		l.files = append([]string{}, l.files...)
@@ -198,20 +199,21 @@ func (d disk) list(kind string) (l found, err error) {
 	return l, nil
 }
 
-func (l *found) add(e fs.DirEntry, kind string) {
+// add adds an entry; false: it is gone, or has another name by now.
+func (l *found) add(e fs.DirEntry, kind string) bool {
 	ext := filepath.Ext(e.Name())
 	if ext != sealedExt && ext != partExt && ext != mergeExt {
-		return
+		return true
 	}
 	fi, err := e.Info()
 	if err != nil || !fi.Mode().IsRegular() {
-		return
+		return err == nil
 	}
 	if ext != mergeExt {
 		l.bytes += fi.Size()
 	}
 	if id, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ext), kind+"-"); !ok || len(id) != 16 {
-		return
+		return true
 	}
 	switch ext {
 	case sealedExt:
@@ -221,4 +223,5 @@ func (l *found) add(e fs.DirEntry, kind string) {
 	default:
 		l.tmps = append(l.tmps, leftover{e.Name(), time.Since(fi.ModTime())})
 	}
+	return true
 }
