@@ -19,7 +19,7 @@ const maxScans = 300
 // most 3.
 func decodeGo(j *Job, h *header) (Pixels, Way, error) {
 	if f, taken := readFrame(j.JPEG); taken {
-		f.strict = j.Strict
+		f.strict, f.entries = j.Strict, j.entries()
 		p, err := f.decode(0)
 		return p, WayOwn, err
 	}

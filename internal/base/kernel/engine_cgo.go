@@ -11,6 +11,8 @@ package kernel
 #cgo nocallback stk_index_run
 #cgo noescape stk_strip_run
 #cgo nocallback stk_strip_run
+#cgo noescape stk_learn_run
+#cgo nocallback stk_learn_run
 #include <stdlib.h>
 #include "stk.h"
 */
@@ -64,7 +66,7 @@ func (e *engine) run(j *Job, h *header) error {
 	if err := e.plan(j, h); err != nil {
 		return err
 	}
-	code := e.call(j.JPEG, j.Src.Pix, j.Dst)
+	code := e.decode(j)
 	if code == C.STK_ELSEWHERE {
 		return e.runRest(j, h)
 	}
@@ -78,12 +80,33 @@ func (e *engine) run(j *Job, h *header) error {
 	return e.failure(code)
 }
 
-func (e *engine) call(jpeg, src, dst []byte) C.int {
+// decode runs the planned job with the entry points of its JPEG, and a second time from
+// its beginning if they are wrong.
+func (e *engine) decode(j *Job) C.int {
+	n := j.entries()
+	if n == nil {
+		return e.call(j.JPEG, j.Src.Pix, j.Dst, nil, 0)
+	}
+	code := e.call(j.JPEG, j.Src.Pix, j.Dst, n.Known, n.Spacing)
+	if code == C.STK_STALE {
+		n.Wrong = true
+		code = e.call(j.JPEG, j.Src.Pix, j.Dst, nil, n.Spacing)
+	}
+	r := C.stk_lane_entries(e.lane)
+	n.Jumps, n.Compared, n.Extra = int(r.jumps), int(r.compared), int(r.extra)
+	n.Leapt, n.Reached = int(r.leapt), int(r.reached)
+	n.Found = unsafe.Slice((*Point)(unsafe.Pointer(C.stk_lane_found(e.lane))), int(r.nfound))
+	return code
+}
+
+func (e *engine) call(jpeg, src, dst []byte, known []Point, spacing int) C.int {
 	code := C.stk_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)),
-		(*C.uint8_t)(unsafe.SliceData(src)), (*C.uint8_t)(unsafe.SliceData(dst)))
+		(*C.uint8_t)(unsafe.SliceData(src)), (*C.uint8_t)(unsafe.SliceData(dst)),
+		(*C.stk_point)(unsafe.Pointer(unsafe.SliceData(known))), C.int32_t(len(known)), C.int32_t(spacing))
 	runtime.KeepAlive(jpeg)
 	runtime.KeepAlive(src)
 	runtime.KeepAlive(dst)
+	runtime.KeepAlive(known)
 	return code
 }
 
@@ -101,7 +124,7 @@ func (e *engine) runRest(j *Job, h *header) error {
 		return FormatError("two headers contradict each other")
 	}
 	c.components = 0
-	code := e.call(nil, p.Pix, j.Dst)
+	code := e.call(nil, p.Pix, j.Dst, nil, 0)
 	if j.Timed {
 		j.Spent = e.spent(decode)
 	}
@@ -169,6 +192,20 @@ func (e *engine) index(dst, jpeg []byte, h *header, o IndexOptions) ([]byte, Ind
 		return append(dst, jpeg...), done, nil
 	}
 	return append(dst, unsafe.Slice((*byte)(r.out), int(r.nout))...), done, nil
+}
+
+// points is the entry points of a JPEG, up to where it is damaged.
+func (e *engine) points(jpeg []byte, spacing int) ([]Point, error) {
+	if e.lane == nil {
+		return nil, ErrMemory
+	}
+	code := C.stk_learn_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)), C.int32_t(spacing))
+	runtime.KeepAlive(jpeg)
+	if code == C.STK_ELSEWHERE {
+		return nil, ErrElsewhere
+	}
+	found := unsafe.Slice((*Point)(unsafe.Pointer(C.stk_lane_found(e.lane))), int(C.stk_lane_entries(e.lane).nfound))
+	return found, e.failure(code)
 }
 
 // segments finds the n segments of a JPEG's scan.

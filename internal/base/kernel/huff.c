@@ -202,6 +202,7 @@ static inline size_t copy_plain(uint8_t *out, const uint8_t *in, size_t n) {
 
 void stk_huff_pull(stk_huff *h) {
   const size_t left = (size_t)(h->end - h->b.p);
+  stk_entry_shift(h, h->b.p - h->window);
   memmove(h->window, h->b.p, left);
   h->b.p = h->window;
   uint8_t *out = h->window + left, *const full = h->window + WINDOW;
@@ -218,8 +219,10 @@ void stk_huff_pull(stk_huff *h) {
     } else if (in[1] == 0) {
       *out++ = 0xff;
       in += 2;
+      h->shift[h->shifts++] = (int16_t)(out - h->window);
     } else if (in[1] == 0xff) {
       in++;
+      h->lost |= in + 1 < h->f->end && in[1] == 0;
     } else {
       h->marker = in[1];
       in += 2;
@@ -247,8 +250,9 @@ static INLINE int one_symbol(stk_huff *h, bits *b, const ac_table *a, int *v) {
 }
 
 // block_ac reads the AC coefficients of a block, stores them if there is a block to
-// store into, and returns how far they reach. On entry the bits are enough for one
-// lookup; a refill is enough for two.
+// store into, and returns how far they reach. Whenever its loop begins, the bits are
+// enough for one lookup and for the look of a second, which refills. On return they
+// are enough for the look of the next block's DC.
 static INLINE int block_ac(stk_huff *h, bits *at, const ac_table *a, int16_t *block, const int bmi) {
   bits b = *at;
   size_t k = 1;
@@ -257,9 +261,10 @@ static INLINE int block_ac(stk_huff *h, bits *at, const ac_table *a, int16_t *bl
     // The second value is stored first: if there is none, its position is that of
     // the first. Positions past the end of the block are the block's last one,
     // which no real coefficient has reached then.
-#define STEP                                                        \
-  before = b.acc;                                                   \
+#define STEP(REFILL)                                                \
   e = a->pair[PEEK(&b)];                                            \
+  REFILL;                                                           \
+  before = b.acc;                                                   \
   if (block) {                                                      \
     block[place[k + (e >> 8 & 255)]] = (int16_t)((int64_t)e >> 56); \
     block[place[k + (e >> 32 & 255)]] = (int16_t)first_value(&b, e, bmi); \
@@ -267,10 +272,9 @@ static INLINE int block_ac(stk_huff *h, bits *at, const ac_table *a, int16_t *bl
   drop(&b, e);                                                      \
   k += e >> 8 & 255;
     for (;;) {
-      STEP
+      STEP((void)0)
       if (k >= BLOCK) break;
-      refill(&b);
-      STEP
+      STEP(refill(&b))
       if (k >= BLOCK) break;
     }
 #undef STEP
@@ -288,6 +292,7 @@ static INLINE int block_ac(stk_huff *h, bits *at, const ac_table *a, int16_t *bl
     k += (size_t)one_symbol(h, &b, a, &v);
     if (block) block[place[k]] = (int16_t)v;
     if (k >= BLOCK) break;
+    refill(&b);
   }
   *at = b;
   if (UNLIKELY(k > BLOCK && k < END)) {
@@ -311,6 +316,7 @@ static void begin_at(stk_huff *h, const uint8_t *in) {
   h->in = in;
   h->end = h->window;
   h->b = (bits){0, 0, h->window};
+  h->fresh = 1;
   h->marker = 0;
   h->togo = h->restart;
   memset(h->pred, 0, sizeof h->pred);
@@ -331,33 +337,53 @@ void stk_huff_next(stk_huff *h) {
   h->b.p = h->end;
   h->b.acc = 0;
   h->b.cnt = 0;
+  h->fresh = 1;
   memset(h->pred, 0, sizeof h->pred);
 }
 
-// seek moves to the segment of MCU want, unless reading on gets there as soon.
+// seek moves to the segment or the entry point that is nearest before MCU want, unless
+// reading on gets there as soon.
 static void seek(stk_huff *h, int64_t want) {
-  const int64_t segment = want / h->restart, from = segment * h->restart;
-  if (h->at > from && h->at <= want) return;
-  if (h->at > 0 && h->togo == 0) marked(h);
-  begin_at(h, h->f->scan + h->seg[segment]);
+  const stk_point *p = stk_entry_point(h, want);
+  const int64_t segment = h->seg ? want / h->restart : 0, from = segment * h->restart;
+  if (p && p->mcu <= from) p = NULL;
+  if (!p && (!h->seg || (h->at > from && h->at <= want))) return;
+  if (h->at > 0 && h->restart && h->togo == 0) marked(h);
+  begin_at(h, h->f->scan + (p ? p->byte : h->seg[segment]));
   h->next = (int)(segment & 7);
+  if (p) {
+    stk_entry_enter(h, p);
+    return;
+  }
   h->at = from;
+  while (h->k < h->nknown && h->known[h->k].mcu <= from) h->k++;
+  stk_entry_aim(h);
+}
+
+// met passes the point at which the MCUs before h->stop end.
+static INLINE void met(stk_huff *h, bits *b) {
+  if (LIKELY(h->at < h->stop)) return;
+  h->b = *b;
+  stk_entry_meet(h);
 }
 
 // skip moves to MCU want.
 static INLINE void skip(stk_huff *h, int64_t want, const int bmi) {
-  if (h->seg && h->at != want) seek(h, want);
+  if (h->leaps && h->at != want) seek(h, want);
   bits b = h->b;
-  for (; h->at < want; h->at++) {
-    stk_huff_ready(h, &b);
-    for (int i = 0; i < h->blocks; i++) {
-      const stk_part *p = &h->part[i];
-      refill(&b);
-      int *dc = &h->pred[p->comp];
-      *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc, bmi));
-      block_ac(h, &b, p->ac, NULL, bmi);
+  while (h->at < want) {
+    const int64_t stop = want < h->stop ? want : h->stop;
+    for (; h->at < stop; h->at++) {
+      stk_huff_ready(h, &b);
+      for (int i = 0; i < h->blocks; i++) {
+        const stk_part *p = &h->part[i];
+        int *dc = &h->pred[p->comp];
+        *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc, bmi));
+        block_ac(h, &b, p->ac, NULL, bmi);
+      }
+      stk_huff_check(h, &b);
     }
-    stk_huff_check(h, &b);
+    met(h, &b);
   }
   h->b = b;
 }
@@ -366,21 +392,24 @@ static INLINE void skip(stk_huff *h, int64_t want, const int bmi) {
 static INLINE void row_of(stk_huff *h, int64_t y, int first, int last, const int bmi) {
   skip(h, y * h->cols + first, bmi);
   bits b = h->b;
-  for (int m = 0; m <= last - first; m++, h->at++) {
-    stk_huff_ready(h, &b);
-    for (int i = 0; i < h->blocks; i++) {
-      const stk_part *p = &h->part[i];
-      const int x = m * p->h + p->x;
-      int16_t *block = h->store[i].quads + (x >> 2) * QUAD + (x & 3) * 8;
-      uint8_t *reach = h->store[i].reach + (x >> 2);
-      refill(&b);
-      int *dc = &h->pred[p->comp];
-      *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc, bmi));
-      block[0] = (int16_t)*dc;
-      const int k = block_ac(h, &b, p->ac, block, bmi);
-      *reach = (uint8_t)(k > *reach ? k : *reach);
+  for (int m = 0; m <= last - first;) {
+    const int64_t left = last - first + 1 - m, near = h->stop - h->at, end = m + (left < near ? left : near);
+    for (; m < end; m++, h->at++) {
+      stk_huff_ready(h, &b);
+      for (int i = 0; i < h->blocks; i++) {
+        const stk_part *p = &h->part[i];
+        const int x = m * p->h + p->x;
+        int16_t *block = h->store[i].quads + (x >> 2) * QUAD + (x & 3) * 8;
+        uint8_t *reach = h->store[i].reach + (x >> 2);
+        int *dc = &h->pred[p->comp];
+        *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc, bmi));
+        block[0] = (int16_t)*dc;
+        const int k = block_ac(h, &b, p->ac, block, bmi);
+        *reach = (uint8_t)(k > *reach ? k : *reach);
+      }
+      stk_huff_check(h, &b);
     }
-    stk_huff_check(h, &b);
+    met(h, &b);
   }
   h->b = b;
 }
@@ -408,6 +437,8 @@ void stk_huff_rewind(stk_huff *h) {
   begin_at(h, h->f->scan);
   h->next = 0;
   h->at = 0;
+  stk_entry_begin(h);
+  h->leaps = h->nknown > 0 && !h->restart;
 }
 
 // scan_ended checks that the scan ends with the last MCU, which was read.
@@ -422,20 +453,27 @@ static void scan_ended(stk_huff *h) {
   if (h->marker >= M_RST0 && h->marker < M_RST0 + 8) stk_huff_corrupt(h, "one restart marker too many");
 }
 
-// walk is skip without segments.
-static void walk(stk_huff *h, int64_t want) {
-  h->seg = NULL;
+void stk_huff_walk(stk_huff *h, int64_t want) {
+  h->leaps = 0;
   skip(h, want, 0);
 }
 
+void stk_huff_settle(stk_huff *h) {
+  h->l->entries.reached = h->at;
+  if (!h->jumped || h->k >= h->nknown) return;
+  const int64_t at = h->known[h->k].mcu, before = h->at;
+  if (at > before) stk_huff_walk(h, at);
+  h->l->entries.extra += (int32_t)(h->at - before);
+}
+
 void stk_huff_rest(stk_huff *h) {
-  walk(h, h->mcus);
+  stk_huff_walk(h, h->mcus);
   h->l->ending = 1;
   scan_ended(h);
 }
 
 int stk_huff_keeps_interval(stk_huff *h) {
-  walk(h, h->restart);
+  stk_huff_walk(h, h->restart);
   if (!h->marker) stk_huff_pull(h);
   const int exact = h->marker && unread(&h->b, h->end) == 0;
   stk_huff_rewind(h);

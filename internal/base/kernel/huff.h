@@ -100,6 +100,15 @@ typedef struct {
   uint8_t *reach;
 } stk_store;
 
+// stk_grid is the MCUs before which points are recorded. step: each row of MCUs that is a
+// multiple of rows has one before its first MCU, one at every multiple of step up to
+// column left, and one at every further multiple of FAR steps from there on: most crops
+// begin in the left half. step 0: there are none.
+typedef struct {
+  int64_t cols;
+  int64_t step, left, rows;
+} stk_grid;
+
 struct stk_huff {
   stk_lane *l;
   const stk_frame *f;
@@ -110,12 +119,24 @@ struct stk_huff {
   int cols;                    // MCUs per row
   int64_t mcus, at;            // MCUs of the picture; number of the next one to read
   const uint32_t *seg;         // offsets of segments from the start of the scan; NULL: unknown
+  int leaps;                   // MCUs that are not stored are leapt over, as far as seg and known allow
   stk_buf segs;
   int restart, togo, next;     // interval, MCUs left in it, number of its marker (0 to 7)
   int blocks;
   stk_part part[MCU_BLOCKS];
   stk_store store[MCU_BLOCKS]; // for each block of an MCU, in the current row
   int pred[FRAME_COMPONENTS];  // DC coefficient of the previous block
+  const stk_point *known;      // entry points of the scan
+  int nknown, k;               // how many; the next one to be passed
+  int jumped;                  // none was passed after the last jump to one
+  stk_grid grid;               // of those that are recorded
+  int64_t most;                // that fit into the lane's found
+  int64_t stop;                // the next MCU at which one is compared or recorded, after at
+  int fresh;                   // nothing in the window was read yet
+  int lost;                    // fill bytes, which have no place in shift, came before a stuffed one
+  int64_t from;                // window byte i is at byte from + i of the scan, and one further
+  int shifts, shifted;         // for each of the shifts that is at most i; shifted: those that were passed
+  int16_t shift[WINDOW + 2 * MCU_BYTES + 8];
   dc_table dc[FRAME_TABLES];
   ac_table ac[FRAME_TABLES];
   uint8_t window[WINDOW + 2 * MCU_BYTES];
@@ -153,9 +174,29 @@ void stk_huff_end(stk_huff *h);
 // MCUs as it must, and no byte more; then it rewinds.
 int stk_huff_keeps_interval(stk_huff *h);
 
+// walk reads on to MCU want. settle reads on until a known point is passed after the last jump to one.
+void stk_huff_walk(stk_huff *h, int64_t want);
+void stk_huff_settle(stk_huff *h);
+
+// entry.c: begin takes the points that the job knows, and has found none. shift keeps
+// h->from and h->shift right when the window's bytes move, by n to its front. meet, before
+// MCU h->stop, compares or records a point, and sets the next stop; aim sets it after a
+// move. point is the last known point before MCU want and after h->at; NULL: there is none.
+// enter continues there.
+void stk_entry_begin(stk_huff *h);
+void stk_entry_shift(stk_huff *h, ptrdiff_t n);
+void stk_entry_meet(stk_huff *h);
+void stk_entry_aim(stk_huff *h);
+const stk_point *stk_entry_point(const stk_huff *h, int64_t want);
+void stk_entry_enter(stk_huff *h, const stk_point *p);
+
 // segment.c: finds where segments begin, if their markers are numbered correctly.
 void stk_segments(stk_huff *h);
 
+// refill makes at least 56 bits valid. Those below them are the next bits of the
+// window too, so acc has 64, and still 14 after two lookups, which drop up to 25
+// each. That is enough to look up the next entry, so a lookup looks first and refills
+// while the table answers: the refill is not in the chain from one to the next.
 static INLINE void refill(bits *b) {
   uint64_t x;
   memcpy(&x, b->p, 8);
@@ -163,7 +204,7 @@ static INLINE void refill(bits *b) {
   x = __builtin_bswap64(x);
 #endif
   b->acc |= x >> (b->cnt & 63);
-  b->p += ~b->cnt >> 3 & 7;
+  b->p += (~b->cnt & 56) >> 3;
   b->cnt |= 56;
 }
 
@@ -217,9 +258,11 @@ static INLINE uint64_t first_value(const bits *b, uint64_t e, const int bmi) {
   return (b->acc >> (e >> 16 & 63) & ((UINT64_C(1) << (e >> 24 & 63)) - 1)) + (e >> 40);
 }
 
-// dc_diff reads a difference of DC, and leaves bits for one lookup.
+// dc_diff reads a difference of DC, from bits that are enough to look it up. It
+// refills, and leaves bits for one lookup and the look of a second.
 static INLINE int dc_diff(stk_huff *h, bits *b, const dc_table *d, const int bmi) {
   const uint64_t e = d->look[b->acc >> (64 - DC_LOOK)];
+  refill(b);
   if (UNLIKELY((e >> 8 & 255) == ONE)) {
     const int v = value(b, long_code(h, b, &d->l, DC_LOOK - 1));
     refill(b);
@@ -245,6 +288,7 @@ static INLINE void stk_huff_ready(stk_huff *h, bits *b) {
     h->b = *b;
     stk_huff_pull(h);
     *b = h->b;
+    refill(b);
   }
 }
 

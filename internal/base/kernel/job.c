@@ -589,6 +589,7 @@ static void close_jpeg(stk_lane *l) {
   const stk_job *j = &l->job;
   if (j->own) {
     if (j->strict) stk_jpeg_end(l);
+    stk_jpeg_settle(l);
     stk_jpeg_done(l);
   } else {
     if (j->strict) stk_libjpeg_end(l);
@@ -618,13 +619,25 @@ static void run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *s
   if (j->timed) scale(l, ticks() - since, clock_ns() - began);
 }
 
-int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst) {
+int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst, const stk_point *known,
+            int32_t nknown, int32_t spacing) {
+  stk_entries *e = &l->entries;
   l->code = STK_OK;
   l->ending = 0;
+  *e = (stk_entries){.known = known, .nknown = nknown, .spacing = spacing};
   l->job.decode_ns = l->job.write_ns = l->job.all_ns = 0;
   if (!setjmp(l->env)) run(l, jpeg, njpeg, src, dst);
   l->ending = 0;
   stk_libjpeg_close(l);
   stk_lane_trim(l);
+  // A point of another scan leads to anything, errors among it.
+  if (l->code == STK_FORMAT && e->jumps) l->code = STK_STALE;
+  if (!l->found.p) e->nfound = 0;
+  e->known = NULL;
+  e->nknown = e->spacing = 0;
   return l->code;
 }
+
+const stk_entries *stk_lane_entries(const stk_lane *l) { return &l->entries; }
+
+const stk_point *stk_lane_found(const stk_lane *l) { return (const stk_point *)l->found.p; }

@@ -250,6 +250,8 @@ void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n) {
 
 void stk_jpeg_end(stk_lane *l) { stk_huff_rest(l->jpeg->huff); }
 
+void stk_jpeg_settle(stk_lane *l) { stk_huff_settle(l->jpeg->huff); }
+
 // stk_jpeg_done records that a picture was decoded without an error: its quads are
 // zero again.
 void stk_jpeg_done(stk_lane *l) { l->jpeg->dirty = 0; }

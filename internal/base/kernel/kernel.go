@@ -175,6 +175,10 @@ type Job struct {
 	// sound photographs.
 	Strict bool
 
+	// Entries is what is known about the scan of the JPEG; nil: nothing is, nor recorded. A
+	// strict job ignores it.
+	Entries *Entries
+
 	Way Way // set by Run: which decoder took the JPEG
 
 	Timed bool  // Spent is wanted

@@ -79,7 +79,7 @@ static void each(stk_lane *l, void (*what)(stk_buf *)) {
   stk_buf *all[] = {&l->ax.b_start, &l->ax.b_cnt, &l->ax.b_w, &l->ax.b_tmp, &l->ay.b_start, &l->ay.b_cnt, &l->ay.b_w, &l->ay.b_tmp,
                     &l->h.b_off, &l->h.b_idx, &l->h.b_coef, &l->ring, &l->ptrs, &l->vw,     &l->vnp,
                     &l->rows,    &l->gray,    &l->post, &l->tmp,      &l->line, &l->xmap, &l->pic[0], &l->pic[1],
-                    &l->inner, &l->kept, &l->sum, &l->stages, &l->planes};
+                    &l->inner, &l->kept, &l->sum, &l->stages, &l->planes, &l->found};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) what(all[i]);
   stk_jpeg_each(l, what);
 }

@@ -70,10 +70,11 @@ type frame struct {
 	hmax, vmax int // Hmax, Vmax
 	quant      [maxTables]*quantTable
 	dc, ac     [maxTables]*huffmanSpec
-	ri         int  // restart interval in MCUs; 0: none
-	ycc        bool // three components are YCbCr; else RGB
-	scan       int  // byte offset of the entropy-coded data
-	strict     bool // the scan must end with the picture
+	ri         int      // restart interval in MCUs; 0: none
+	ycc        bool     // three components are YCbCr; else RGB
+	scan       int      // byte offset of the entropy-coded data
+	strict     bool     // the scan must end with the picture
+	entries    *Entries // known points, and where those that are passed are recorded; nil: nowhere
 }
 
 // huffmanSpec is a table as stored in the file (B.2.4.2).

@@ -121,12 +121,23 @@ func (f *frame) decodeScan() error {
 	}
 	var pred [3]int32 // PRED of F.2.2.1, one a component
 	s.next = f.scan
+	var points *track
+	if f.entries != nil {
+		points = newTrack(f)
+		defer points.end()
+	}
 	for m := range mcus {
 		if m%ri == 0 {
 			if err := s.restart(m / ri); err != nil {
 				return err
 			}
 			pred = [3]int32{}
+			if points != nil {
+				points.segment(s.from)
+			}
+		}
+		if points != nil {
+			points.pass(m, s.bits.pos, &pred)
 		}
 		for i := range f.comp {
 			c := &f.comp[i]

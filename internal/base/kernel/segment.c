@@ -96,5 +96,7 @@ void stk_segments(stk_huff *h) {
 #endif
   // The interval may be wrong but match the number of segments: then every segment
   // shows it, but a decoder that leaves segments before their end would not notice.
-  if (s.found == s.n && stk_huff_keeps_interval(h)) h->seg = s.seg;
+  if (s.found != s.n || !stk_huff_keeps_interval(h)) return;
+  h->seg = s.seg;
+  h->leaps = 1;
 }

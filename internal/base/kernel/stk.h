@@ -24,8 +24,9 @@ typedef struct stk_lane stk_lane;
 
 // STK_ELSEWHERE: a JPEG that only libjpeg, which is not built in, would decode.
 // STK_TRAILING: a strict job with a complete picture, whose scan continues after its
-// last block.
-enum { STK_OK, STK_FORMAT, STK_UNSUPPORTED, STK_MEMORY, STK_ELSEWHERE, STK_TRAILING };
+// last block. STK_STALE: the entry points that the job was given are not this scan's, or it
+// is damaged: it has to be decoded without them.
+enum { STK_OK, STK_FORMAT, STK_UNSUPPORTED, STK_MEMORY, STK_ELSEWHERE, STK_TRAILING, STK_STALE };
 // The filters, numbered as in Go.
 enum { STK_BILINEAR, STK_NEAREST, STK_BICUBIC, STK_NEAREST_EXACT };
 enum { STK_MAX_PASS = 64, STK_MAX_OP = 160, STK_MAX_ERASED = 32, STK_SLACK = 128, STK_MSG = 256 };
@@ -130,6 +131,27 @@ typedef struct {
   int32_t nerased;
   stk_erased erased[STK_MAX_ERASED];
 } stk_job;
+
+// stk_point is a place in a scan where decoding can begin: before MCU mcu, at a bit, counted
+// from the highest, of a byte of the scan as it is stored (stuffed bytes count). pred is the
+// DC predictors of the components, of which only 16 bits matter. Go has the same layout.
+typedef struct {
+  uint32_t mcu, byte;
+  int16_t pred[3];
+  uint16_t bit;
+} stk_point;
+
+// stk_entries is what a job knows about the entry points of its scan, and what it learns.
+// known is the caller's, in the order of the scan.
+typedef struct {
+  const stk_point *known;
+  int32_t nknown;
+  int32_t spacing;                 // bytes from one recorded point to the next; 0: none is recorded
+  int32_t nfound;                  // result: points that were passed and not known
+  int32_t jumps, compared;         // result: known points where decoding began, and that were passed
+  int32_t extra;                   // result: MCUs that were read only to pass one
+  int64_t leapt, reached;          // result: MCUs that were leapt over to known points; MCUs of the picture up to the end
+} stk_entries;
 
 // stk_buf is memory that only grows within a job; after it, stk_run frees what is
 // unreasonably large.
@@ -286,6 +308,8 @@ struct stk_lane {
   int ending;                      // the last block was read: errors are STK_TRAILING from now on
   int code;
   char msg[STK_MSG];
+  stk_entries entries;             // of the running job, then its results
+  stk_buf found;                   // entries.nfound points
   struct stk_libjpeg *libjpeg;     // allocated for the first picture that needs it; so are the others
   struct stk_jpeg *jpeg;
   struct stk_huff *huff;
@@ -325,11 +349,13 @@ void stk_axis_bound(stk_axis *a, int lo, int hi, int negative, int64_t worst);
 // jpeg.c: take reads the header and reports whether jpeg.c decodes the picture.
 // region begins with its rows at y0, columns x0 to x1, of the picture at 1 / 2^shift
 // of its size; rows makes the next n of them; end reads the rest, and checks that the
-// scan ends there; done records that there was no error.
+// scan ends there; settle passes an entry point after the last jump; done records that there
+// was no error.
 int stk_jpeg_take(stk_lane *l, const uint8_t *p, size_t n);
 void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int shift);
 void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n);
 void stk_jpeg_end(stk_lane *l);
+void stk_jpeg_settle(stk_lane *l);
 void stk_jpeg_done(stk_lane *l);
 void stk_jpeg_free(stk_lane *l);
 void stk_jpeg_each(stk_lane *l, void (*what)(stk_buf *));
@@ -346,7 +372,14 @@ void stk_libjpeg_close(stk_lane *l);
 void stk_libjpeg_free(stk_lane *l);
 
 // job.c
-int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst);
+int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst, const stk_point *known,
+            int32_t nknown, int32_t spacing);
+
+// entry.c: learn_run reads a scan to its end, and makes no pixels. It records points as
+// stk_run does, also if it fails. STK_ELSEWHERE: not of a kind that jpeg.c decodes.
+int stk_learn_run(stk_lane *l, const uint8_t *jpeg, size_t n, int32_t spacing);
+const stk_entries *stk_lane_entries(const stk_lane *l);
+const stk_point *stk_lane_found(const stk_lane *l);
 
 // colour.c: begin makes the stages of a pass whose input the lane's numbers describe, and
 // clears the numbers; row applies them to the planes of a row of w pixels and c channels,

@@ -91,7 +91,7 @@ func begin(j *Job, h *header) (Pixels, []Step, error) {
 	if d.shift > 0 {
 		if f, taken := readFrame(j.JPEG); taken {
 			j.Way = WayOwn
-			f.strict = j.Strict
+			f.strict, f.entries = j.Strict, j.entries()
 			p, err := f.decode(d.shift)
 			if err != nil {
 				return p, nil, err

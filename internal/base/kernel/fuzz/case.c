@@ -150,7 +150,7 @@ static int around(const errand *e, const uint8_t *d, size_t n) {
 static int run(const errand *e, stk_lane *l, const uint8_t *jpeg, size_t n, uint8_t *d, uint64_t *cost) {
   ask(stk_lane_job(l), e);
   const uint64_t since = work();
-  const int code = stk_run(l, jpeg, n, NULL, d);
+  const int code = stk_run(l, jpeg, n, NULL, d, NULL, 0, 0);
   *cost = work() - since;
   sum.runs++;
   return code;
@@ -169,7 +169,7 @@ static const uint8_t *expected(const errand *e, const reference *f) {
     pixels.components = f->c == 1 ? 1 : 3;
     ask(stk_lane_job(raw), &pixels);
     stk_lane_job(raw)->components = 0;
-    if (stk_run(raw, NULL, 0, f->pix, b.p) != STK_OK) exit(2);
+    if (stk_run(raw, NULL, 0, f->pix, b.p, NULL, 0, 0) != STK_OK) exit(2);
     return b.p;
   }
   uint8_t *o = b.p;
@@ -324,6 +324,60 @@ static void alike(const errand *e, int code, const uint8_t *d, const uint8_t *jp
   }
 }
 
+// wrong_points makes points wrong: every second one, so that a right one follows each, or all
+// of them, by chance.
+static void wrong_points(rng *r, stk_point *p, int n, int all) {
+  for (int i = 0; i < n; i++) {
+    if (!all && i % 2 == 1) continue;
+    switch (all ? 4 : below(r, 4)) {
+    case 0: p[i].byte += 1 + below(r, 100); break;
+    case 1: p[i].bit ^= 1 + below(r, 7); break;
+    case 2: p[i].pred[0] = (int16_t)(p[i].pred[0] + 1 + (int)below(r, 60000)); break;
+    case 3: p[i].mcu += 1 + below(r, 100); break;
+    case 4: p[i] = (stk_point){.mcu = (uint32_t)rnd(r) >> below(r, 32), .byte = (uint32_t)rnd(r) >> below(r, 32), .bit = (uint16_t)below(r, 9)}; break;
+    }
+  }
+}
+
+// from_points runs the same with entry points: some of its own, wrong ones, or those of the
+// file before it was damaged. Of these, only that nothing else is read or written: damage
+// between points is not seen by who leaps over it.
+static void from_points(rng *r, const errand *e, int code, const uint8_t *d, const uint8_t *jpeg) {
+  enum { MOST = 1 << 12, OWN, SECOND, CHANCE, BEFORE };
+  static stk_point points[MOST];
+  static bytes first;
+  stk_lane *l = lanes[e->level];
+  if (e->sound || !stk_lane_job(l)->own) return;
+  const size_t n = out_size(e);
+  first.n = 0;
+  bytes_put(&first, d, n);
+  const int spacing = 1 + (int)below(r, one_in(r, 2) ? 40 : 800), kind = OWN + (int)below(r, 4);
+  if (kind == BEFORE)
+    stk_learn_run(l, now.made.p, now.made.n, spacing);
+  else
+    stk_learn_run(l, jpeg, now.input.n, spacing);
+  int known = stk_lane_entries(l)->nfound;
+  if (known > MOST) known = MOST;
+  if (known) memcpy(points, stk_lane_found(l), (size_t)known * sizeof *points);
+  if (one_in(r, 2)) known = (int)below(r, (uint32_t)known + 1);
+  if (kind == SECOND || kind == CHANCE) wrong_points(r, points, known, kind == CHANCE);
+  uint8_t *o = place_out(e, n);
+  ask(stk_lane_job(l), e);
+  int other = stk_run(l, jpeg, now.input.n, NULL, o, points, known, one_in(r, 2) ? spacing : 0);
+  sum.runs++;
+  if (!around(e, o, n)) finding("outside", "wrote beside its output, with points");
+  if (kind == BEFORE) return;
+  if (other == STK_STALE) {
+    uint64_t cost;
+    if (kind == OWN && code == STK_OK) finding("points", "%d of its own are wrong", known);
+    other = run(e, l, jpeg, now.input.n, o, &cost);
+  }
+  if (other != code)
+    finding("points", "with %d of kind %d: %s; without: %s", known, kind - OWN, other ? stk_lane_msg(l) : "fine", code ? "not" : "fine");
+  else if (code == STK_OK && memcmp(o, first.p, n))
+    finding("points", "with %d of kind %d it has other pixels", known, kind - OWN);
+}
+
 static void run_all(rng *r, int damage, int every_level) {
   errand *e = &now.e;
   const size_t n = out_size(e);
@@ -337,6 +391,12 @@ static void run_all(rng *r, int damage, int every_level) {
   if (memcmp(jpeg, now.input.p, now.input.n)) finding("outside", "changed its input");
   judge(e, code, d, damage);
   time_it(e, jpeg, d, cost);
+  if (!head.refused && one_in(r, 2)) {
+    run(e, lanes[e->level], jpeg, now.input.n, d, &cost); // time_it may have written to d
+    from_points(r, e, code, d, jpeg);
+    d = place_out(e, n);
+    run(e, lanes[e->level], jpeg, now.input.n, d, &cost); // points have written there
+  }
   if (every_level && !head.refused) {
     const uint64_t before = allocations();
     run(e, lanes[e->level], jpeg, now.input.n, d, &cost);
