@@ -69,6 +69,8 @@ type (
 	// OnBad decides what happens to a sample that cannot be delivered: Policy is
 	// fail, skip or replace.
 	OnBad = spec.OnBad
+	// Entries is whether entry points of JPEGs are kept: "auto", "off", or {"limit": bytes}.
+	Entries = spec.Entries
 	// Bytes is an amount of memory; as text "8GiB", "500MB" or "auto".
 	Bytes = spec.Bytes
 )

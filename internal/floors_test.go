@@ -20,12 +20,12 @@ var floors = [][]string{
 		"internal/base/cgroup", "internal/base/errs", "internal/base/jsontext", "internal/base/kernel", "internal/base/mem", "internal/base/procfs", "internal/base/rng", "internal/base/stats", "internal/base/wire",
 	},
 	{ // 1: stages, in the direction of data
-		"internal/stage/source", "internal/stage/index", "internal/stage/facts", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
+		"internal/stage/source", "internal/stage/index", "internal/stage/facts", "internal/stage/entries", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
 		"internal/stage/decode", "internal/stage/transform", "internal/stage/batch", "internal/stage/deliver", "internal/stage/packing", "internal/stage/worker",
 	},
 	{"internal/spec", "internal/dataset", "internal/stream", "internal/fill", "internal/crew", "internal/loader", "internal/engine"}, // 2: assembly, each importing only those before it
 	{ // 3: tools, each a room
-		"internal/tool/bench", "internal/tool/compare", "internal/tool/demo", "internal/tool/inspect", "internal/tool/model", "internal/tool/need", "internal/tool/orders",
+		"internal/tool/bench", "internal/tool/compare", "internal/tool/demo", "internal/tool/inspect", "internal/tool/learn", "internal/tool/model", "internal/tool/need", "internal/tool/orders",
 		"internal/tool/pack", "internal/tool/pack/prepare", "internal/tool/pack/shard", "internal/tool/pack/token",
 		"internal/tool/peek", "internal/tool/resume", "internal/tool/show", "internal/tool/survey", "internal/tool/tune", "internal/tool/verify",
 		"internal/tool/doctor", "internal/tool/doctor/doctortest", "internal/tool/doctor/evidence", "internal/tool/doctor/gather", "internal/tool/doctor/hook",
@@ -45,6 +45,7 @@ var edges = map[string][]string{
 	"internal/base/wire":   {"internal/base/errs", "internal/base/jsontext"},
 
 	"internal/stage/index":     {"internal/stage/source"},
+	"internal/stage/entries":   {"internal/stage/facts", "internal/stage/index"},
 	"internal/stage/format":    {"internal/stage/index", "internal/stage/source"},
 	"internal/stage/fetch":     {"internal/stage/format", "internal/stage/source"},
 	"internal/stage/transform": {"internal/stage/decode"},

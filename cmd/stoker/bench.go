@@ -27,6 +27,7 @@ type benchCmd struct {
 	Prefetch   *int    `help:"Batches made ahead (default 4)." placeholder:"N"`
 	Memory     *string `help:"Memory for batches, such as 2GiB (default auto)." placeholder:"SIZE"`
 	OnBad      *string `help:"Samples that cannot be read: fail, skip or replace (default fail)." placeholder:"HOW" choices:"fail,skip,replace"`
+	Entries    *string `help:"Entry points of JPEGs: auto, learned and kept beside the index, or off (default auto)." placeholder:"HOW" choices:"auto,off"`
 	ImageSize  int     `help:"Size of the pictures after RandomResizedCrop (default 224)." default:"224" placeholder:"PIXELS"`
 	OutputFlt  bool    `name:"output-float" help:"Normalised float32 instead of uint8."`
 	Epochs     int64   `help:"Stop after N epochs." placeholder:"N"`
@@ -120,6 +121,9 @@ func (b benchCmd) spec(verb string) (stoker.Spec, error) {
 	set((*string)(&s.Order.Tail), b.Tail)
 	set(&s.Deliver.Prefetch, b.Prefetch)
 	set(&s.OnBad.Policy, b.OnBad)
+	if b.Entries != nil {
+		s.Entries = stoker.Entries{Off: *b.Entries == "off"}
+	}
 	if len(b.Path) > 0 {
 		s.Dataset.Path = b.Path
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/tool/learn"
 	"github.com/stoker-data/stoker/internal/tool/show"
 	"github.com/stoker-data/stoker/internal/tool/verify"
 )
@@ -26,6 +27,7 @@ type indexCmd struct {
 	Path    []string  `arg:"" help:"Dataset; braces, globs and several paths are allowed."`
 	Beside  bool      `help:"Also put the index beside the data, for other machines and copies."`
 	Digests bool      `help:"Read every sample, and write its digest beside the data, for stoker verify."`
+	Entries bool      `help:"Read every JPEG, and keep entry points, from which crops of it are decoded faster: training learns them too, in its first epochs."`
 	JSON    bool      `help:"Write JSON."`
 	Data    dataFlags `embed:""`
 }
@@ -35,7 +37,8 @@ func (indexCmd) Help() string {
 the cache (STOKER_CACHE), where training finds it. Examples:
 
   stoker index 'shards/train-{000..099}.tar' --beside
-  stoker index data/train --digests`
+  stoker index data/train --digests
+  stoker index data/train --entries`
 }
 
 func (i indexCmd) Run(con *console) error {
@@ -50,14 +53,15 @@ func (i indexCmd) Run(con *console) error {
 	defer d.Close()
 	x := d.Stored().Index()
 	done := struct {
-		Format  string `json:"format"`
-		Samples int64  `json:"samples"`
-		Files   int    `json:"files"`
-		Digest  string `json:"digest"`
-		Kept    string `json:"kept"`              // "": nowhere
-		Beside  string `json:"beside,omitempty"`  // path of the index beside the data
-		Digests string `json:"digests,omitempty"` // path of the digests
-	}{d.Format(), x.Len(), x.Files(), x.Digest(), x.Path(), "", ""}
+		Format  string        `json:"format"`
+		Samples int64         `json:"samples"`
+		Files   int           `json:"files"`
+		Digest  string        `json:"digest"`
+		Kept    string        `json:"kept"`              // "": nowhere
+		Beside  string        `json:"beside,omitempty"`  // path of the index beside the data
+		Digests string        `json:"digests,omitempty"` // path of the digests
+		Entries *learn.Report `json:"entries,omitempty"`
+	}{d.Format(), x.Len(), x.Files(), x.Digest(), x.Path(), "", "", nil}
 	if i.Beside {
 		if d.Files() {
 			return errs.New(errs.Config, "the index of a dataset of single files (%s) cannot be used elsewhere: looking at each file is all the work there is", d.Format()).
@@ -81,6 +85,15 @@ func (i indexCmd) Run(con *console) error {
 		}
 		done.Digests = path
 	}
+	if i.Entries {
+		shown := con.progress("reading")
+		report, err := learn.Run(con.ctx, learn.Config{Data: d.Stored(), Source: d.Source(), Progress: func(n, total int64) { shown.count(n, total, "samples") }})
+		shown.end()
+		if err != nil {
+			return err
+		}
+		done.Entries = &report
+	}
 	if i.JSON {
 		return con.writeJSON(done)
 	}
@@ -88,6 +101,12 @@ func (i indexCmd) Run(con *console) error {
 	for _, line := range [][2]string{{"index", done.Kept}, {"beside the data", done.Beside}, {"digests", done.Digests}} {
 		if line[1] != "" {
 			fmt.Fprintf(con.out, "  %s: %s\n", line[0], errs.Name(line[1]))
+		}
+	}
+	if e := done.Entries; e != nil {
+		fmt.Fprintf(con.out, "  entry points: of %s of %s, %s, in %s\n", show.Number(float64(e.Learned)), show.Count(e.Pictures, "JPEG", "JPEGs"), show.Bytes(float64(e.Bytes)), errs.Name(e.Folder))
+		if e.Bad > 0 {
+			fmt.Fprintf(con.out, "  %s could not be read: see stoker verify\n", show.Count(e.Bad, "sample", "samples"))
 		}
 	}
 	return nil

@@ -5,10 +5,12 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -139,5 +141,15 @@ func askForEnd(pid int) {
 		if gone() {
 			os.Exit(0)
 		}
+	}
+}
+
+// noticed are the lines that notice has written.
+var noticed sync.Map
+
+// notice writes a line for the user, once. The standard error of the engine is its client's.
+func notice(line string) {
+	if _, told := noticed.LoadOrStore(line, true); !told {
+		fmt.Fprintln(os.Stderr, "stoker: "+line)
 	}
 }

@@ -168,6 +168,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 		},
 		Sources: dataset.Sources(net),
 		Network: net,
+		Notice:  notice,
 		Deadly:  s.deadly,
 		Stored:  m.Stored,
 		Bare:    m.Bare,

@@ -50,6 +50,7 @@ type State struct {
 	Lane   *transform.Lane
 	sample format.Sample
 	keys   []rng.Key // of views
+	points points
 	tally  tally
 }
 
@@ -71,6 +72,7 @@ type done struct {
 
 // Flush adds what was counted to the statistics and to the lane's book.
 func (s *State) Flush(book *stats.Worker) {
+	s.points.lane.Flush()
 	y := &s.tally
 	if y.n == 0 {
 		return

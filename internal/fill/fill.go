@@ -30,6 +30,7 @@ type Filler struct {
 	Length func(sample int64) int64 // as the order counts it, if batches are made by length
 	Fits   func(bytes int64) error  // an error if no slot can hold so many bytes of rows that differ in length
 	Deadly map[int64]int            // sample -> how often the engine died working on it
+	Notice func(line string)        // to be shown to the user; nil: to nobody
 	Stats  *stats.Stream
 	ID     int64 // of the loader
 
@@ -42,6 +43,7 @@ type Filler struct {
 	costs  map[*transform.Program]*costs
 
 	refused sync.Map // samples whose pictures are not sent
+	learned learned
 }
 
 // New returns a Filler over a dataset, with the cache that its Spec asks for.
@@ -60,6 +62,9 @@ func New(data *dataset.Collection) (*Filler, error) {
 func (f *Filler) Close() {
 	if f.cache != nil {
 		f.cache.close()
+	}
+	for _, s := range f.learned.all() {
+		_ = s.Close() // what is lost is learned again
 	}
 }
 
@@ -96,15 +101,19 @@ func (f *Filler) Fill(s *State, t *Task) error {
 	if err != nil {
 		return err
 	}
+	defer s.left()
 	defer s.Lane.Unshare()
 	sends := f.sends(t)
 	for i, prog := range programs {
-		if !sends || f.fields[i].Sent == 0 {
-			f.share(s, part, programs, value, i, t)
-		}
 		at := i
 		if value != nil {
 			at = value[i]
+		}
+		if prog != nil && prog.Kind() == "image" {
+			f.enter(s, part, &s.sample.Fields[at])
+		}
+		if !sends || f.fields[i].Sent == 0 {
+			f.share(s, part, programs, value, i, t)
 		}
 		if prog == nil { // the row is copied unchanged
 			kernel.CopyOut(t.Batch.Row(i, t.Row), s.sample.Fields[at].Data)

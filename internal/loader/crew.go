@@ -154,6 +154,7 @@ func (c lanes) Begin(b *fill.Batch) (waited time.Duration) {
 			if t.Unread = !planned && l.fetch.Hot(&t.Req); t.Unread {
 				hot = true
 			} else {
+				l.filler.Ahead(t)
 				reqs = append(reqs, &t.Req)
 			}
 		}

@@ -121,6 +121,8 @@ type Options struct {
 	Sources  []source.Scheme                      // nil: dataset.Sources
 	Network  Network                              // that Sources share; nil: nothing is known of it
 	Progress func(done, total int64, what string) // of indexing; may be nil
+	// Notice is given lines that turn up while samples are made, for the user; may be nil.
+	Notice func(line string)
 	// Wrap wraps the storage of the loader, for tests and measurements; may be nil.
 	Wrap func(source.Source) source.Source
 	// Deadly returns the samples of a dataset that the engine was working on when
@@ -178,6 +180,7 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 		l.data.Close()
 		return nil, err
 	}
+	l.filler.Notice = opt.Notice
 	l.filler.Room, l.filler.Length, l.filler.Fits = l, l.Length, func(n int64) error { return l.fits(n, l.most) }
 	if opt.Deadly != nil && data.Stored() {
 		l.filler.Deadly = opt.Deadly(data.Digest())
@@ -492,7 +495,7 @@ func (l *Loader) Stats() stats.Snapshot {
 		}
 	}
 	out.Slots, out.Leased, out.Memory, out.Lanes = l.slots.count, l.slots.leased, l.slots.bytes, l.lanes
-	out.Samples, out.Cache = l.samples.Load(), l.filler.Cache()
+	out.Samples, out.Cache, out.Entries = l.samples.Load(), l.filler.Cache(), l.filler.Entries()
 	if l.network != nil {
 		out.Sources = l.network.Counts()
 	}

@@ -4,6 +4,7 @@
 package spec
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -36,7 +37,8 @@ type Spec struct {
 	DecodeDevice DecodeDevice `json:"decode_device,omitzero"`
 
 	Cache   Cache   `json:"cache,omitzero"`
-	Fetch   Fetch   `json:"fetch,omitzero"` // of data that other machines store
+	Entries Entries `json:"entries,omitzero"` // of JPEGs, learned while decoding
+	Fetch   Fetch   `json:"fetch,omitzero"`   // of data that other machines store
 	Deliver Deliver `json:"deliver,omitzero"`
 	Workers int     `json:"workers,omitempty"` // lanes; 0: as many as this process may use
 	OnBad   OnBad   `json:"on_bad,omitzero"`
@@ -388,6 +390,56 @@ type Cache struct {
 
 // IsZero reports whether nothing is kept.
 func (c Cache) IsZero() bool { return c == Cache{} }
+
+// Entries is the keeping of entry points: places in JPEGs where decoding can begin, which
+// the first epoch learns. What is delivered is the same with and without them. In a document
+// it is "auto", "off", or {"limit": 4GiB}.
+type Entries struct {
+	Off   bool
+	Limit Bytes // of what is kept of one dataset, besides 1 % of its data; 0: 4 GiB
+}
+
+// IsZero reports whether it is "auto".
+func (e Entries) IsZero() bool { return e == Entries{} }
+
+// MarshalJSON writes it as a document has it.
+func (e Entries) MarshalJSON() ([]byte, error) {
+	switch {
+	case e.Off:
+		return []byte(`"off"`), nil
+	case e.Limit == 0:
+		return []byte(`"auto"`), nil
+	}
+	return json.Marshal(struct {
+		Limit Bytes `json:"limit"`
+	}{e.Limit})
+}
+
+// UnmarshalJSON reads it.
+func (e *Entries) UnmarshalJSON(b []byte) error {
+	*e = Entries{}
+	var way string
+	if json.Unmarshal(b, &way) == nil {
+		switch way {
+		case "", "auto":
+			return nil
+		case "off":
+			e.Off = true
+			return nil
+		}
+		return fmt.Errorf("entries is %q: it is auto, off, or an object with limit", way)
+	}
+	var o struct {
+		Limit Bytes `json:"limit"`
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&o); err != nil {
+		return err
+	}
+	e.Limit = o.Limit
+	return nil
+}
 
 // The positions of a cache.
 const (

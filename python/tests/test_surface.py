@@ -73,7 +73,7 @@ def test_dataloader_has_torchs_signature() -> None:
         "seed rank world_size tail on_bad max_bad max_bad_rate device output layout prefetch memory max_pixels fetch "
         "global_batch_size block window streams weights balanced replacement num_samples "
         "lengths bucket tokens pack long length_window cache tune native seeding batch_transform sharding "
-        "device_prefetch static_buffers device_transform decode_device".split()
+        "device_prefetch static_buffers device_transform decode_device entries".split()
     )
     assert all(ours[name].kind == inspect.Parameter.KEYWORD_ONLY and ours[name].default is None for name in added)
 

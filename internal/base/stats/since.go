@@ -9,6 +9,7 @@ type Interval struct {
 	WaitShare float64           `json:"wait_share"`        // share of that time, or of the time since the first batch if shorter, that the consumer waited
 	Queue     float64           `json:"queue_mean"`        // batches ready when the consumer asked
 	JPEG      Ways              `json:"jpeg"`              // decoded
+	Entries   *Entries          `json:"entries,omitempty"` // what they saved in that time; nil: none are kept
 	Sources   map[string]Source `json:"sources,omitempty"` // what was asked of them in that time
 	// Limiting is the bottleneck, see limiting.
 	Limiting string `json:"limiting"`
@@ -40,6 +41,10 @@ func (s Snapshot) SinceWaiting(before Snapshot, share float64) Interval {
 	}
 	i.Queue, i.JPEG = d.Wait.QueueMean, d.JPEG
 	i.Sources = sourcesSince(s.Sources, before.Sources)
+	if e := s.Entries; e != nil {
+		since := e.less(before.Entries)
+		i.Entries = &since
+	}
 	i.Limiting = d.limiting(i.WaitShare)
 	return i
 }

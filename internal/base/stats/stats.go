@@ -63,7 +63,8 @@ type Snapshot struct {
 	Opened     float64         `json:"opened_s"` // CLOCK_MONOTONIC
 	At         float64         `json:"at_s"`     // CLOCK_MONOTONIC
 	Cache      *Cache          `json:"cache,omitempty"`
-	Ahead      *Ahead          `json:"ahead,omitempty"` // nil: nothing was planned
+	Entries    *Entries        `json:"entries,omitempty"` // nil: none are kept
+	Ahead      *Ahead          `json:"ahead,omitempty"`   // nil: nothing was planned
 	// Sources is what was asked of each server, by its host, by all loaders of the process
 	// together: they share connections.
 	Sources map[string]Source `json:"sources,omitempty"`
@@ -132,6 +133,41 @@ type Cache struct {
 	Bytes   int64 `json:"bytes"`
 	Limit   int64 `json:"limit"` // bytes
 	Full    bool  `json:"full"`  // it takes no more samples
+}
+
+// Entries is what is known of entry points of JPEGs, and what they save. It is not on the
+// page. MCUs are the blocks of a picture that are coded together.
+type Entries struct {
+	Pictures int64 `json:"pictures"` // decoded, of those that can have entry points
+	Known    int64 `json:"known"`    // of them, those that had some
+	Wrong    int64 `json:"wrong"`    // of them, those whose entry points were another picture's
+	Learned  int64 `json:"learned"`  // pictures whose entry points were written, or written again
+	MCUs     int64 `json:"mcus"`     // of these pictures, up to the last that was needed
+	Leapt    int64 `json:"leapt"`    // of them, those that were leapt over
+	Stored   int64 `json:"stored"`   // pictures with entry points when the store was opened
+	Bytes    int64 `json:"bytes"`    // of the store
+}
+
+// less is what was done since b; what is stored is as now.
+func (e *Entries) less(b *Entries) Entries {
+	s := *e
+	if b != nil {
+		s.Pictures, s.Known, s.Wrong, s.Learned = s.Pictures-b.Pictures, s.Known-b.Known, s.Wrong-b.Wrong, s.Learned-b.Learned
+		s.MCUs, s.Leapt = s.MCUs-b.MCUs, s.Leapt-b.Leapt
+	}
+	return s
+}
+
+// Add adds another store's.
+func (e *Entries) Add(o Entries) {
+	e.Pictures += o.Pictures
+	e.Known += o.Known
+	e.Wrong += o.Wrong
+	e.Learned += o.Learned
+	e.MCUs += o.MCUs
+	e.Leapt += o.Leapt
+	e.Stored += o.Stored
+	e.Bytes += o.Bytes
 }
 
 // row is an entry of a table as its writer made it: words that an older writer

@@ -38,6 +38,9 @@ type Lane struct {
 	// before the room for both is given back; nil: nothing.
 	Then func()
 
+	// Points knows where decoding of the next JPEGs can begin; nil: nobody does.
+	Points Points
+
 	// The sample begun last.
 	program *Program // nil: none
 	value   []byte   // without its header
@@ -60,6 +63,15 @@ type Lane struct {
 	decoded bool       // the last picture was a JPEG
 	way     kernel.Way // how it was decoded
 	spent   Spent      // if timed, by the last picture
+}
+
+// Points is where the decoding of JPEGs can begin, from earlier decodes of them: see
+// kernel.Entries. It does not change what is made of them.
+type Points interface {
+	// Of is what is known of a JPEG, for one job; nil: nothing is, nor to be learned.
+	Of(jpeg []byte) *kernel.Entries
+	// Learn takes it back after the job, with its results.
+	Learn(e *kernel.Entries)
 }
 
 // NewLane returns a lane. Close it.

@@ -162,7 +162,13 @@ func (l *Lane) kernel(src source, out kernel.Output, dst []byte) *errs.Error {
 		l.run.chain.Within(at.x, at.y, at.w, at.h)
 	}
 	l.job.Steps, l.job.Out, l.job.Dst, l.job.Strict, l.job.Timed = l.run.chain.Steps(), out, dst, l.Strict, l.timed
+	if l.Points != nil && l.job.JPEG != nil && !l.Strict {
+		l.job.Entries = l.Points.Of(l.job.JPEG)
+	}
 	err := l.Kernel.Run(&l.job)
+	if l.job.Entries != nil {
+		l.Points.Learn(l.job.Entries)
+	}
 	l.garbage = l.garbage || l.Kernel.Garbage(&l.job)
 	if s := l.job.Spent; l.timed {
 		l.spent.Decode += s.Decode

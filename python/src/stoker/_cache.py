@@ -54,6 +54,21 @@ def read_cache(given: Any, problems: Problems) -> dict[str, Any] | None:
     return cache
 
 
+def read_entries(given: Any, problems: Problems) -> str | dict[str, Any] | None:
+    """``entries=`` of a loader, as the part of the Spec: "auto", "off" or False, or {"limit": an amount}."""
+    if given is None or given is True or (isinstance(given, str) and given == "auto"):
+        return None
+    if given is False or (isinstance(given, str) and given == "off"):
+        return "off"
+    if not isinstance(given, Mapping) or set(given) != {"limit"}:
+        problems.add(f"entries is {given!r}", "it can be 'auto', 'off' or {'limit': '4GiB'}")
+        return None
+    limit = scalar(given["limit"])
+    if not amount(limit) or limit == "auto":
+        problems.add(f"entries has limit {limit!r}", "give an amount like '4GiB' or a number of bytes, or 'off'")
+    return {"limit": limit}
+
+
 def amount(given: Any) -> float | None:
     """An amount of memory in bytes, as the engine reads it: a number, or text such as "8GiB". -1 for "auto", None if it
     is not an amount."""

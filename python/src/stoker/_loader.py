@@ -145,6 +145,9 @@ class DataLoader(Passing, _Base[T]):
                       random transform: "8GiB", a number of bytes, or True, a quarter of the machine's free memory; or
                       {"memory": "8GiB", "after": "decode"}, to keep them only decoded. Samples that do not fit are
                       decoded again in every epoch. Batches do not change. ``stats()["cache"]`` says what is kept
+    entries           places in JPEGs from which crops are decoded faster, learned in the first epoch and kept beside
+                      the index, for every process: "auto" (default), "off", or {"limit": "4GiB"} of disk, besides 1 %
+                      of the data. Batches do not change. ``stats()["entries"]`` says what is known
     native            for a dataset of your own: None (default), the engine reads torchvision's ImageFolder, ImageNet
                       and DatasetFolder of pictures, timm's ImageDataset of a folder, and a Subset or ConcatDataset of
                       them, if it knows every step of their transform; otherwise Python makes the samples. The line at
@@ -343,6 +346,7 @@ class DataLoader(Passing, _Base[T]):
         max_pixels: int | None = None,
         fetch: Mapping[str, Any] | None = None,
         cache: Any = None,
+        entries: Any = None,
         tune: str | None = None,
         native: bool | None = None,
         batch_transform: Any = None,
@@ -614,8 +618,8 @@ class DataLoader(Passing, _Base[T]):
         ``queue``, ``queue_mean``. ``rates`` has ``samples_per_s``, ``wait_share`` and ``limiting``, the stage that the
         loop waits for. ``client`` is the time spent here in and between calls of ``next``, ``gpu`` the utilisation of
         this process's device (None without one), ``device`` what was copied there (None without ``device=``),
-        ``cache`` what the cache holds, ``jpeg`` how many JPEGs each decoder handled: ``own``, ``libjpeg`` (progressive,
-        CMYK, odd sampling, several scans), ``go``.
+        ``cache`` what the cache holds, ``entries`` what is known of entry points of JPEGs, ``jpeg`` how many JPEGs each
+        decoder handled: ``own``, ``libjpeg`` (progressive, CMYK, odd sampling, several scans), ``go``.
         docs/guides/statistics.md lists every key. After ``close()``, the numbers are those up to then.
         """
         if self._last is not None and not (self._remote is not None and self._remote.open):

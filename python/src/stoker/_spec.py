@@ -20,7 +20,7 @@ from . import _crew, _device_jpeg, _mix, _notice, _on_device, _sharding, _static
 from . import _orders as orders
 from . import _ranks as ranks
 from . import _seeds as seeds
-from ._cache import amount, read_cache
+from ._cache import amount, read_cache, read_entries
 from ._errors import MAX_COUNT, MAX_EPOCH, Problems, whole
 from ._orders import Ordering
 from ._seeds import Seed
@@ -90,6 +90,7 @@ class Settings:
     max_pixels: int | None
     fetch: dict[str, Any] | None  # part of the Spec
     cache: dict[str, Any] | None  # part of the Spec
+    entries: str | dict[str, Any] | None  # part of the Spec
     on_bad: str | None
     max_bad: int | None
     max_bad_rate: float | None
@@ -193,6 +194,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
     cache = read_cache(k["cache"], problems)
     if cache is not None and recipe.cache is not None and cache != recipe.cache:
         problems.add("cache and the dataset's .cache() differ", "give only one")
+    entries = read_entries(k["entries"], problems)
     _one_of("layout", k["layout"], LAYOUTS, problems)
     timeout = k["timeout"]
     if not _number(timeout) or timeout < 0:
@@ -248,6 +250,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         max_pixels=max_pixels,
         fetch=fetch,
         cache=cache or recipe.cache,
+        entries=entries,
         on_bad=on_bad,
         max_bad=k["max_bad"],
         max_bad_rate=k["max_bad_rate"],
@@ -323,6 +326,7 @@ def spec(
     if settings.on_device is not None:
         built["device_transform"] = settings.on_device.ops or None
     built["cache"] = settings.cache
+    built["entries"] = settings.entries
     built["fetch"] = settings.fetch
     built["workers"] = settings.workers
     built["on_bad"] = _said(

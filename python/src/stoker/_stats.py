@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import Any
 
@@ -260,11 +260,21 @@ class Meter:
         if others > NOTICEABLE * sum(jpeg.values()):
             by = "libjpeg" if jpeg.get("libjpeg") else "Go"
             parts.append(f"{100 * others / sum(jpeg.values()):.0f} % of JPEGs by {by}")
+        parts += _entered(engine.get("entries") or {})
         parts += _asked(engine.get("sources", {}))
         parts += self.copied.line(mark.copied, seconds)
         if gpu is not None:
             parts.append(f"GPU {100 * gpu:.0f} %")
         _logger.info("%s: %s", what, ", ".join(parts))
+
+
+def _entered(entries: Mapping[str, int]) -> list[str]:
+    """How many JPEGs had entry points, and what part of their data did not have to be decoded."""
+    known = entries.get("known", 0)
+    if not known:
+        return []
+    leapt = 100 * entries["leapt"] / max(entries["mcus"], 1)
+    return [f"{100 * known / max(entries['pictures'], 1):.0f} % of JPEGs with entry points, which save {leapt:.0f} %"]
 
 
 def _since(now: Work, then: Work) -> tuple[str, int, int, int, int, int, int]:

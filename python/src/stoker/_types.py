@@ -89,6 +89,7 @@ class Keywords(TypedDict, total=False):
     max_pixels: int | None
     fetch: Mapping[str, Any] | None
     cache: Any
+    entries: Any
     tune: str | None
     native: bool | None
     batch_transform: Any

@@ -1,0 +1,146 @@
+package fill
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/dataset"
+	"github.com/stoker-data/stoker/internal/stage/entries"
+	"github.com/stoker-data/stoker/internal/stage/facts"
+	"github.com/stoker-data/stoker/internal/stage/format"
+)
+
+// learned is the entry points of the JPEGs of a Filler's parts. Their stores are opened by
+// the first sample, so that a loader that is only looked at opens none.
+type learned struct {
+	once   sync.Once
+	stores atomic.Pointer[[]*entries.Store] // one per part; nil: it has no JPEGs that are stored, or nothing is kept
+}
+
+// entriesOf opens the stores of all parts, once.
+func (f *Filler) entriesOf(part *dataset.Part) *entries.Store {
+	l := &f.learned
+	l.once.Do(func() {
+		stores := make([]*entries.Store, len(f.data.Parts))
+		for i, p := range f.data.Parts {
+			stores[i] = f.openEntries(p)
+		}
+		l.stores.Store(&stores)
+	})
+	return (*l.stores.Load())[part.Number]
+}
+
+func (f *Filler) openEntries(part *dataset.Part) *entries.Store {
+	if f.spec.Entries.Off || part.Stored == nil || !readsPictures(part) {
+		return nil
+	}
+	dir, limit := entries.Folder(part.Stored.Index(), int64(f.spec.Entries.Limit))
+	if dir == "" {
+		return nil
+	}
+	store, err := entries.Open(dir, facts.Options{Limit: limit, Notice: f.Notice})
+	if err != nil {
+		return nil // it was noticed
+	}
+	return store
+}
+
+func readsPictures(part *dataset.Part) bool {
+	for _, p := range part.Programs {
+		if p != nil && p.Kind() == "image" {
+			return true
+		}
+	}
+	return false
+}
+
+// points is a lane's access to the entry points of the field that it decodes next.
+type points struct {
+	lane entries.Lane
+	part *dataset.Part // of file; nil: none yet
+	file int
+	key  uint64
+	path []byte
+}
+
+// enter says which field is decoded next.
+func (f *Filler) enter(s *State, part *dataset.Part, v *format.Field) {
+	p := &s.points
+	s.Lane.Points = nil
+	if v.File < 0 || v.IsInt {
+		return
+	}
+	store := f.entriesOf(part)
+	if store == nil {
+		return
+	}
+	if p.part != part || p.file != v.File {
+		p.part, p.file = part, v.File
+		x := part.Stored.Index()
+		p.path = x.AppendPath(v.File, p.path[:0])
+		_, version := x.Stamp(v.File)
+		p.key = entries.FileKey(p.path, version)
+	}
+	off := v.Off
+	if v.Unpacked {
+		off = -1
+	}
+	p.lane.At(store, p.key, off)
+	s.Lane.Points = &p.lane
+}
+
+// left ends what enter began: the memory of the sample is not read any more.
+func (s *State) left() {
+	s.points.lane.End()
+	s.Lane.Points = nil
+}
+
+// Ahead has what is known of a task's pictures read into memory. It does not wait.
+func (f *Filler) Ahead(t *Task) {
+	part, _ := f.data.Of(t.Req.Sample)
+	if part.Stored == nil {
+		return
+	}
+	store := f.entriesOf(part)
+	if store == nil {
+		return
+	}
+	var path [256]byte
+	for _, e := range t.Req.Extents {
+		_, version := f.data.Stamp(e.File)
+		store.Ahead(entries.FileKey(f.data.AppendPath(e.File, path[:0]), version), e.Off, e.Len)
+	}
+}
+
+// PassEnded makes what was learned so far known to later passes, and to other processes. It
+// does not wait.
+func (f *Filler) PassEnded() {
+	for _, s := range f.learned.all() {
+		go func() { _ = s.Facts().Flush(context.Background()) }() // Close ends it; what is lost is learned again
+	}
+}
+
+// all are the stores that are open.
+func (l *learned) all() []*entries.Store {
+	all := l.stores.Load()
+	if all == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(*all), func(s *entries.Store) bool { return s == nil })
+}
+
+// Entries is what is known and learned of entry points, of all parts; nil: none are kept.
+func (f *Filler) Entries() *stats.Entries {
+	all := f.learned.all()
+	if len(all) == 0 {
+		return nil
+	}
+	sum := &stats.Entries{}
+	for _, s := range all {
+		sum.Add(s.Counts())
+	}
+	return sum
+}

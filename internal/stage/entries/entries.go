@@ -1,0 +1,263 @@
+// Package entries keeps the entry points of JPEGs from one epoch to the next, and for other
+// processes: places in a picture's scan where decoding can begin (kernel.Point). The first
+// decode of a picture passes some of them and learns them; later ones leap over what they
+// do not show.
+//
+// A record belongs to where the picture's bytes are stored, and holds for as long as the
+// version of that file and the picture's fingerprint do. Nothing wrong can come of one:
+// package kernel compares the points that it passes. Records are facts of stage/facts, which
+// is a cache: none of them has to be there.
+package entries
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/stage/facts"
+	"github.com/stoker-data/stoker/internal/stage/index"
+)
+
+// Spacing is the distance of entry points in bytes of a scan: closer ones save less than a
+// percent more, and take more than 1 % of the data (docs/decisions/entry-points.md).
+const Spacing = 850
+
+// Least is the size in bytes of a JPEG that is worth a record.
+const Least = 8 << 10
+
+// kind names the store's files.
+const kind = "entries"
+
+// Store is the records of one dataset; safe for concurrent use.
+type Store struct {
+	facts *facts.Store
+
+	pictures, known, wrong, learned, mcus, leapt atomic.Int64
+}
+
+// leastLimit is for data so small that a hundredth of it is not worth counting.
+const leastLimit = 1 << 20
+
+// usualLimit is the most that the records of one dataset take, in bytes, unless the user
+// says otherwise. A hundredth of the data is another limit.
+const usualLimit = 4 << 30
+
+// Folder is where the records of the data of an index are, beside it, and what they may take
+// at most, in bytes. limit 0: the usual one. "": the index is not kept, so nothing is.
+func Folder(x *index.Index, limit int64) (dir string, most int64) {
+	if x.Path() == "" {
+		return "", 0
+	}
+	data := int64(0)
+	for i := range x.Files() {
+		size, _ := x.Stamp(i)
+		data += size
+	}
+	return strings.TrimSuffix(x.Path(), ".idx") + ".facts", min(cmp.Or(limit, usualLimit), max(data/100, leastLimit))
+}
+
+// Open opens the records in a folder, which is made if it is missing. An error is one only if
+// Options.Named is set; see facts.Open.
+func Open(dir string, o facts.Options) (*Store, error) {
+	f, err := facts.Open(dir, kind, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{facts: f}, nil
+}
+
+// Facts is where the records are.
+func (s *Store) Facts() *facts.Store { return s.facts }
+
+// Close writes what was learned.
+func (s *Store) Close() error { return s.facts.Close() }
+
+// Counts is what was done since it was opened.
+func (s *Store) Counts() stats.Entries {
+	f := s.facts.Counts()
+	return stats.Entries{
+		Pictures: s.pictures.Load(), Known: s.known.Load(), Wrong: s.wrong.Load(), Learned: s.learned.Load(),
+		MCUs: s.mcus.Load(), Leapt: s.leapt.Load(), Stored: f.Found, Bytes: f.Bytes,
+	}
+}
+
+// FileKey names a stored file and its version, for At and Ahead.
+func FileKey(path []byte, version string) uint64 {
+	var d xxhash.Digest
+	d.Reset()
+	var n [8]byte
+	binary.LittleEndian.PutUint64(n[:], uint64(len(path)))
+	_, _ = d.Write(n[:])
+	_, _ = d.Write(path)
+	_, _ = d.WriteString(version)
+	return d.Sum64()
+}
+
+// Ahead brings the record of the n bytes at off of a file into memory.
+func (s *Store) Ahead(file uint64, off, n int64) {
+	s.facts.Ahead(facts.Key{File: file, Offset: off, Length: n})
+}
+
+// Lane is how one goroutine uses the records, one sample after the other. It keeps its
+// buffers.
+type Lane struct {
+	store *Store
+	file  uint64
+	off   int64
+
+	jpeg   []byte // of the record that is loaded; nil: none is
+	key    facts.Key
+	print  uint64
+	raw    []byte
+	points []kernel.Point
+	given  kernel.Entries
+	fresh  int // points that are not in the store
+
+	tally stats.Entries // not yet added to the store's
+}
+
+// At says where the next JPEGs come from: off is the offset in bytes of the first; store nil:
+// nothing is known or learned of them. It ends the sample before.
+func (l *Lane) At(store *Store, file uint64, off int64) {
+	if l.store == store && l.file == file && l.off == off {
+		return
+	}
+	l.End()
+	if l.store != store {
+		l.Flush()
+	}
+	l.store, l.file, l.off = store, file, off
+}
+
+// Of is what is known about a JPEG, for one job; nil: nothing is, nor learned.
+func (l *Lane) Of(jpeg []byte) *kernel.Entries {
+	if l.store == nil || len(jpeg) < Least {
+		return nil
+	}
+	if !same(l.jpeg, jpeg) {
+		l.keep()
+		if !l.load(jpeg) {
+			return nil
+		}
+	}
+	l.given = kernel.Entries{Known: l.points, Spacing: Spacing}
+	return &l.given
+}
+
+// same says whether two slices are the same memory.
+func same(a, b []byte) bool { return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b) }
+
+func (l *Lane) load(jpeg []byte) bool {
+	l.jpeg, l.points, l.fresh = nil, l.points[:0], 0
+	if l.print = kernel.Fingerprint(jpeg); l.print == 0 {
+		return false
+	}
+	l.jpeg, l.key = jpeg, keyOf(l.file, l.off, jpeg, l.print)
+	l.tally.Pictures++
+	var ok bool
+	if l.raw, ok = l.store.facts.Append(l.raw[:0], l.key); !ok {
+		return true
+	}
+	if l.points, ok = parseRecord(l.points, l.raw, l.print); ok {
+		l.tally.Known++
+		return true
+	}
+	l.points = l.points[:0]
+	l.tally.Wrong++
+	return true
+}
+
+// Record is the record of a JPEG that is stored at off of a file, with all its points, up to
+// where it is damaged; ok is false if it has none.
+func Record(k *kernel.Lane, file uint64, off int64, jpeg []byte) (key facts.Key, record []byte, ok bool) {
+	print := kernel.Fingerprint(jpeg)
+	if len(jpeg) < Least || print == 0 {
+		return key, nil, false
+	}
+	points, _ := k.Points(jpeg, Spacing) // damage is reported where the picture is used
+	if len(points) == 0 {
+		return key, nil, false
+	}
+	record, ok = appendRecord(nil, print, points)
+	return keyOf(file, off, jpeg, print), record, ok
+}
+
+func keyOf(file uint64, off int64, jpeg []byte, print uint64) facts.Key {
+	if off < 0 { // its bytes are stored in another form
+		off = int64(print | 1<<63)
+	}
+	return facts.Key{File: file, Offset: off, Length: int64(len(jpeg))}
+}
+
+// Learn takes what a job has found, from what Of returned.
+func (l *Lane) Learn(e *kernel.Entries) {
+	l.tally.Leapt += int64(e.Leapt)
+	l.tally.MCUs += int64(e.Reached)
+	if e.Wrong {
+		l.tally.Wrong++
+		l.points, l.fresh = l.points[:0], 0
+	}
+	if len(e.Found) == 0 {
+		return
+	}
+	sorted := len(l.points) == 0 || l.points[len(l.points)-1].MCU < e.Found[0].MCU
+	l.points = append(l.points, e.Found...)
+	l.fresh += len(e.Found)
+	if !sorted {
+		slices.SortFunc(l.points, func(a, b kernel.Point) int { return int(int64(a.MCU) - int64(b.MCU)) })
+	}
+}
+
+// worth is how many new points for each that is known are worth writing a record again.
+const worth = 1.0 / 32
+
+// keep stores the record that is loaded, if it has grown.
+func (l *Lane) keep() {
+	if l.jpeg == nil || l.fresh == 0 || float64(l.fresh) < worth*float64(len(l.points)) {
+		return
+	}
+	l.fresh = 0
+	var ok bool
+	if l.raw, ok = appendRecord(l.raw[:0], l.print, l.points); ok {
+		l.store.facts.Put(l.key, l.raw)
+		l.tally.Learned++
+	}
+}
+
+// End ends the sample: its memory is not read any more.
+func (l *Lane) End() {
+	if l.jpeg == nil {
+		return
+	}
+	l.keep()
+	l.jpeg = nil
+	if l.tally.Pictures >= together {
+		l.Flush()
+	}
+}
+
+// together is how many pictures a lane counts before it adds them to its store, whose counts
+// all lanes share.
+const together = 16
+
+// Flush adds what the lane has counted to its store's counts.
+func (l *Lane) Flush() {
+	if l.store == nil || l.tally == (stats.Entries{}) {
+		return
+	}
+	s, t := l.store, &l.tally
+	s.pictures.Add(t.Pictures)
+	s.known.Add(t.Known)
+	s.wrong.Add(t.Wrong)
+	s.learned.Add(t.Learned)
+	s.mcus.Add(t.MCUs)
+	s.leapt.Add(t.Leapt)
+	*t = stats.Entries{}
+}

@@ -1,0 +1,156 @@
+// Package learn finds the entry points of all JPEGs of a dataset ahead of training, which
+// would learn them in its first epochs.
+package learn
+
+import (
+	"context"
+	"iter"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/stage/decode"
+	"github.com/stoker-data/stoker/internal/stage/entries"
+	"github.com/stoker-data/stoker/internal/stage/facts"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// Config is one run.
+type Config struct {
+	Data     format.Stored
+	Source   source.Source
+	Progress func(done, total int64) // of samples; may be nil
+}
+
+// Report is what is known after a run.
+type Report struct {
+	Folder   string `json:"folder"`
+	Pictures int64  `json:"pictures"` // JPEGs, of all samples
+	Learned  int64  `json:"learned"`  // of them, those with entry points
+	Bad      int64  `json:"bad"`      // samples that could not be read
+	Bytes    int64  `json:"bytes"`    // of the store
+}
+
+// block is how many samples a goroutine takes at a time: neighbours are often stored
+// together.
+const block = 64
+
+// Run reads every sample once. It fails if nothing can be kept, or if the limit does not
+// hold all; samples that cannot be read are counted.
+func Run(ctx context.Context, c Config) (Report, error) {
+	dir, limit := entries.Folder(c.Data.Index(), 0)
+	if dir == "" {
+		return Report{}, errs.New(errs.Config, "the index of this dataset is not kept, so its entry points cannot be").
+			Because(errs.New(errs.Unreadable, "%s", c.Data.Index().Note())).Try("set STOKER_CACHE to a folder that can be written to")
+	}
+	store, err := entries.Open(dir, facts.Options{Limit: limit, Named: true})
+	if err != nil {
+		return Report{}, err
+	}
+	defer store.Close()
+	r := run{Config: c, found: make(chan found, block), next: new(atomic.Int64)}
+	r.report.Folder = dir
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() { r.read(reading) })
+	}
+	go func() { all.Wait(); close(r.found) }()
+	err = store.Facts().Add(ctx, r.facts())
+	stop()
+	for range r.found { // so that all goroutines end
+	}
+	if err == nil {
+		err = store.Facts().Flush(ctx)
+	}
+	r.report.Pictures, r.report.Bad = r.pictures.Load(), r.bad.Load()
+	r.report.Bytes = store.Counts().Bytes
+	if refused := store.Facts().Counts().Refused; err == nil && refused > 0 {
+		err = errs.New(errs.Memory, "the entry points of %d pictures do not fit into %d bytes, 1 %% of the data", refused, limit)
+	}
+	return r.report, err
+}
+
+type found struct {
+	key    facts.Key
+	record []byte
+}
+
+type run struct {
+	Config
+	found               chan found
+	next                *atomic.Int64
+	done, pictures, bad atomic.Int64
+	report              Report
+	telling             sync.Mutex
+}
+
+// facts are what the goroutines find, for the store.
+func (r *run) facts() iter.Seq2[facts.Key, []byte] {
+	return func(yield func(facts.Key, []byte) bool) {
+		for f := range r.found {
+			if !yield(f.key, f.record) {
+				return
+			}
+			r.report.Learned++
+		}
+	}
+}
+
+// read takes blocks of samples until there are none left.
+func (r *run) read(ctx context.Context) {
+	lane := kernel.NewLane()
+	defer lane.Close()
+	reader, x := format.NewReader(r.Data, r.Source), r.Data.Index()
+	var s format.Sample
+	var path []byte
+	n := r.Data.Len()
+	for ctx.Err() == nil {
+		from := r.next.Add(block) - block
+		if from >= n {
+			return
+		}
+		for id := from; id < min(from+block, n) && ctx.Err() == nil; id++ {
+			if reader.Read(ctx, id, nil, &s) != nil {
+				r.bad.Add(1)
+				continue
+			}
+			for i := range s.Fields {
+				v := &s.Fields[i]
+				if v.IsInt || v.File < 0 || decode.Sniff(v.Data) != decode.KindJPEG {
+					continue
+				}
+				r.pictures.Add(1)
+				path = x.AppendPath(v.File, path[:0])
+				_, version := x.Stamp(v.File)
+				off := v.Off
+				if v.Unpacked {
+					off = -1
+				}
+				key, record, ok := entries.Record(lane, entries.FileKey(path, version), off, v.Data)
+				if !ok {
+					continue
+				}
+				select {
+				case r.found <- found{key, record}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+		r.tell(r.done.Add(min(block, n-from)))
+	}
+}
+
+func (r *run) tell(done int64) {
+	if r.Progress == nil {
+		return
+	}
+	r.telling.Lock()
+	defer r.telling.Unlock()
+	r.Progress(done, r.Data.Len())
+}
