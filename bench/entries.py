@@ -1,0 +1,135 @@
+"""What entry points of JPEGs save a loader, and cost: python -m bench.entries --data F [--copies N].
+
+The folder's pictures are loaded by `stoker bench` (RandomResizedCrop(224), flip) from a folder and from tar shards,
+in rounds of these ways, one after the other, each with a cache folder of its own:
+
+    off       entries: off
+    first     the first epoch: what it passes is recorded and written
+    second    the epoch after it, in another process
+    known     all entry points, by `stoker index --entries`
+    packed    the same pictures, by `stoker pack --jpeg index`, without entry points
+
+Figures are CPU seconds of the whole process, as ratios within a round, then the median of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench import meter, rig
+
+ENGINE = rig.ROOT / "build" / "stoker"
+SECOND, KNOWN, FIRST, STORE = 0.93, 0.96, 1.02, 0.01
+WAYS = ("off", "first", "second", "known", "packed")
+SUFFIXES = (".jpg", ".jpeg")
+
+
+def folder_of(data: Path, to: Path, copies: int) -> int:
+    """A folder with a class, of so many copies of each picture; its bytes."""
+    to.mkdir(parents=True)
+    total = 0
+    for path in sorted(data.iterdir()):
+        if path.suffix.lower() in SUFFIXES:
+            for copy in range(copies):
+                shutil.copy(path, to / f"{copy}-{path.stem}.jpg")
+                total += path.stat().st_size
+    return total
+
+
+def run(cache: Path, *words: str | Path) -> str:
+    env = {**os.environ, "STOKER_CACHE": str(cache)}
+    done = subprocess.run([ENGINE, *words], env=env, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def epoch(cache: Path, data: Path, entries: str, samples: int, seed: int) -> float:
+    """CPU seconds for a sample in one epoch."""
+    said = run(
+        cache, "bench", data, "--entries", entries, "--samples", str(samples), "--seed", str(seed), "--workers", "1",
+        "--json",
+    )  # fmt: skip
+    found = json.loads(said)
+    return float(found["cpu_s"]) / int(found["samples"])
+
+
+def stored(cache: Path) -> int:
+    return sum(path.stat().st_size for path in cache.glob("index/*.facts/*.facts"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.entries", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="a folder of JPEGs")
+    parser.add_argument("--copies", type=int, default=8, help="of each picture")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds")
+    parser.add_argument("--out", type=Path, default=rig.RESULTS / "entries.json")
+    args = parser.parse_args()
+    rig.may_write(args.out)
+    meter.become_subreaper()
+    cpus = rig.first_cpus(2)
+    document: dict[str, Any] = {
+        "question": "what entry points of JPEGs save, and cost",
+        "machine": rig.machine(cpus),
+        "settings": rig.settings(args),
+        "rounds": [],
+    }
+    disturbed: list[float] = []
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        top = Path(temporary)
+        size = folder_of(args.data, top / "folder" / "a", args.copies)
+        run(top / "cache", "pack", top / "folder", top / "tar")
+        run(top / "cache", "pack", top / "folder", top / "packed", "--jpeg", "index")
+        samples = args.copies * len({path.name.split("-", 1)[1] for path in (top / "folder" / "a").iterdir()})
+        for kind in ("folder", "tar"):
+            for way in WAYS:
+                run(top / f"{kind}-{way}", "index", top / ("packed" if way == "packed" else kind))
+            run(top / f"{kind}-known", "index", top / kind, "--entries")
+            figures[f"{kind}-store"] = stored(top / f"{kind}-known") / size
+
+            def once(number: int, kind: str = kind) -> tuple[dict[str, Any], float]:
+                others = meter.Disturbance(cpus, lambda: [os.getpid()])
+                found: dict[str, Any] = {"round": number, "kind": kind}
+                for cache in (top / f"{kind}-first", top / f"{kind}-second"):
+                    for path in cache.glob("index/*.facts"):
+                        shutil.rmtree(path)
+                epoch(top / f"{kind}-second", top / kind, "auto", samples, number)  # teaches it
+                for way in WAYS:
+                    data = top / ("packed" if way == "packed" else kind)
+                    entries = "off" if way in ("off", "packed") else "auto"
+                    found[way] = epoch(top / f"{kind}-{way}", data, entries, samples, number + 100)
+                found["disturbed"] = sum(others.shares())
+                rig.say(f"round {number + 1} {kind}  " + "  ".join(f"{w} {1e6 * found[w]:.1f} us" for w in WAYS))
+                return found, found["disturbed"]
+
+            rounds = rig.rounds(args.repeats, once)
+            document["rounds"] += rounds
+            disturbed += [one["disturbed"] for one in rounds]
+            for way in WAYS:
+                figures[f"{kind}-{way}-us"] = 1e6 * rig.middle(one[way] for one in rounds)
+            figures[f"{kind}-first-cost"] = rig.middle(one["first"] / one["off"] for one in rounds)
+            for way in ("second", "known"):
+                figures[f"{kind}-{way}-gain"] = rig.middle(one["off"] / one[way] for one in rounds)
+                figures[f"{kind}-{way}-packed"] = rig.middle(one["packed"] / one[way] for one in rounds)
+            figures[f"{kind}-packed-gain"] = rig.middle(one["off"] / one["packed"] for one in rounds)
+    gates = []
+    for kind in ("folder", "tar"):
+        gates += [
+            rig.Gate(f"{kind}: second epoch, against packed", figures[f"{kind}-second-packed"], SECOND, "high", "x"),
+            rig.Gate(f"{kind}: all known, against packed", figures[f"{kind}-known-packed"], KNOWN, "high", "x"),
+            rig.Gate(f"{kind}: first epoch, against off", figures[f"{kind}-first-cost"], FIRST, "low", "x"),
+            rig.Gate(f"{kind}: the store, against the data", figures[f"{kind}-store"], STORE, "low"),
+        ]
+    for name, value in figures.items():
+        print(f"  {value:10.4f}  {name}")
+    return rig.finish(args.out, document, gates, [], figures, disturbed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
