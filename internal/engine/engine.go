@@ -4,12 +4,15 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -77,6 +80,7 @@ func Run(fd, parent int, version, kernel string) error {
 	if err := s.serve(); !ended(err) {
 		return err
 	}
+	s.keep(keeping)
 	// The client is gone, and all memory of this process is anonymous.
 	os.Exit(0)
 	return nil
@@ -142,6 +146,22 @@ func askForEnd(pid int) {
 			os.Exit(0)
 		}
 	}
+}
+
+// keeping is how long an engine without a client writes what its loaders have learned.
+const keeping = time.Second
+
+// keep writes what the loaders have learned, for at most so long.
+func (s *session) keep(most time.Duration) {
+	ctx, stop := context.WithTimeout(context.Background(), most)
+	defer stop()
+	s.mu.Lock()
+	loaders := slices.Collect(maps.Values(s.loaders))
+	s.mu.Unlock()
+	for _, l := range loaders {
+		l.Keep(ctx)
+	}
+	s.shared.Settle(most)
 }
 
 // noticed are the lines that notice has written.

@@ -118,8 +118,15 @@ func (f *Filler) Ahead(t *Task) {
 // PassEnded makes what was learned so far known to later passes, and to other processes. It
 // does not wait.
 func (f *Filler) PassEnded() {
+	if len(f.learned.all()) > 0 {
+		go f.Keep(context.Background()) // Close ends it
+	}
+}
+
+// Keep is PassEnded for who waits until it is done, or ctx ends. What is lost is learned again.
+func (f *Filler) Keep(ctx context.Context) {
 	for _, s := range f.learned.all() {
-		go func() { _ = s.Facts().Flush(context.Background()) }() // Close ends it; what is lost is learned again
+		_ = s.Facts().Flush(ctx)
 	}
 }
 

@@ -344,16 +344,22 @@ func (l *Loader) Close() {
 	s.loaders = slices.DeleteFunc(s.loaders, func(o *Loader) bool { return o == l || o.feeds != nil && o.feeds.to == l })
 	s.reconsider()
 	quiet := l.quiet()
+	s.closing.Add(1)
 	s.mu.Unlock()
 	if quiet {
 		l.closeData()
+		s.closing.Done()
 		return
 	}
 	go l.closeWhenQuiet() // a read may hang, so Close does not wait for it
 }
 
+// Keep writes what was learned from samples, for as long as ctx lasts.
+func (l *Loader) Keep(ctx context.Context) { l.filler.Keep(ctx) }
+
 func (l *Loader) closeWhenQuiet() {
 	s := l.shared
+	defer s.closing.Done()
 	s.mu.Lock()
 	for !l.quiet() {
 		s.changed.Wait()

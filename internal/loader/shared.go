@@ -3,6 +3,7 @@ package loader
 import (
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
@@ -33,8 +34,9 @@ type Shared struct {
 	lastID  int64
 	closed  bool
 	done    sync.WaitGroup
-	auto    int64 // bytes that the batches of all loaders without their own limit may take together
-	taken   int64 // of auto
+	closing sync.WaitGroup // loaders that were closed, and have not closed their data yet
+	auto    int64          // bytes that the batches of all loaders without their own limit may take together
+	taken   int64          // of auto
 
 	scratch mem.Scratch // memory of lanes for large pictures
 
@@ -59,6 +61,25 @@ func (s *Shared) Close() {
 	s.changed.Broadcast()
 	s.mu.Unlock()
 	s.done.Wait()
+	s.Settle(settling)
+}
+
+// settling is how long Close waits for loaders that are being closed: a read of theirs may
+// hang.
+const settling = 2 * time.Second
+
+// Settle waits until the loaders that were closed have let go of their data, and have kept
+// what they learned of it, at most so long.
+func (s *Shared) Settle(most time.Duration) {
+	done := make(chan struct{})
+	go func() {
+		s.closing.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(most):
+	}
 }
 
 // grow makes sure that at least n lanes run.
