@@ -43,7 +43,7 @@ func writeFile(t testing.TB, path string, raw []byte) {
 // entered walks an epoch of a loader that is opened for it and closed, as an engine of its
 // own would, and returns what it did with entry points, also in the epoch that it has begun
 // ahead.
-func entered(t *testing.T, s *Shared, want uint64, sp Spec, epoch int64) *stats.Entries {
+func entered(t *testing.T, s *Shared, want uint64, sp Spec, epoch, n int64) *stats.Entries {
 	t.Helper()
 	l := open(t, s, sp)
 	got := digest(walk(t, l, epoch, 0, 0))
@@ -51,10 +51,11 @@ func entered(t *testing.T, s *Shared, want uint64, sp Spec, epoch int64) *stats.
 		t.Errorf("epoch %d differs from the one without entry points", epoch)
 	}
 	l.Close()
-	waitQuiet(t, l) // lanes have told what they did
+	waitQuiet(t, l)
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if open, _ := filepath.Glob(filepath.Join(os.Getenv("STOKER_CACHE"), "index", "*", "*.part")); len(open) == 0 {
-			break // the store has written what was learned
+		open, _ := filepath.Glob(filepath.Join(os.Getenv("STOKER_CACHE"), "index", "*", "*.part"))
+		if found := l.Stats().Entries; len(open) == 0 && (found == nil || found.Pictures >= n) {
+			break // the store has written what was learned, and the lanes have told what they did
 		}
 	}
 	return l.Stats().Entries
@@ -93,7 +94,7 @@ func TestEntryPointsChangeNothing(t *testing.T) {
 	}
 	l.Close()
 	waitQuiet(t, l)
-	got := entered(t, s, want[3], sp, 3)
+	got := entered(t, s, want[3], sp, 3, n)
 	if got == nil || got.Stored < n || got.Known != got.Pictures || got.Wrong != 0 || got.Leapt == 0 || got.Leapt >= got.MCUs {
 		t.Errorf("after three epochs: %+v", got)
 	}
@@ -104,14 +105,14 @@ func TestEntryPointsOfFilesThatChange(t *testing.T) {
 	const n = 12
 	root := jpegs(t, n)
 	s, sp := ground(t), cropSpec(t, root)
-	entered(t, s, without(t, s, sp, 1)[0], sp, 0)
+	entered(t, s, without(t, s, sp, 1)[0], sp, 0, n)
 
 	raw, err := os.ReadFile(filepath.Join(root, "class0", "000.jpg"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(root, "class1", "new.jpg"), raw)
-	got := entered(t, s, without(t, s, sp, 1)[0], sp, 0)
+	got := entered(t, s, without(t, s, sp, 1)[0], sp, 0, n+1)
 	if news := got.Pictures - got.Known; news < 1 || news > 2 {
 		t.Errorf("with one more file: %+v", got)
 	}
@@ -124,7 +125,7 @@ func TestEntryPointsOfFilesThatChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(root, "class0", "000.jpg"), other)
-	got = entered(t, s, without(t, s, sp, 1)[0], sp, 0)
+	got = entered(t, s, without(t, s, sp, 1)[0], sp, 0, n+1)
 	if news := got.Pictures - got.Known; news < 1 || news > 2 || got.Wrong != 0 {
 		t.Errorf("with one file written anew: %+v", got)
 	}
@@ -153,13 +154,13 @@ func TestEntryPointsOfAPictureInThePlaceOfAnother(t *testing.T) {
 	put(raw)
 	s, sp := ground(t), cropSpec(t, root)
 	sp.Batch.Size, sp.Order.Tail = 1, ""
-	entered(t, s, without(t, s, sp, 1)[0], sp, 0)
+	entered(t, s, without(t, s, sp, 1)[0], sp, 0, 1)
 	put(padded)
-	got := entered(t, s, without(t, s, sp, 1)[0], sp, 0)
+	got := entered(t, s, without(t, s, sp, 1)[0], sp, 0, 1)
 	if got.Wrong == 0 || got.Known != 0 {
 		t.Errorf("with another picture in its place: %+v", got)
 	}
-	if got = entered(t, s, without(t, s, sp, 2)[1], sp, 1); got.Known != got.Pictures || got.Wrong != 0 {
+	if got = entered(t, s, without(t, s, sp, 2)[1], sp, 1, 1); got.Known != got.Pictures || got.Wrong != 0 {
 		t.Errorf("after it was learned: %+v", got)
 	}
 }
@@ -173,7 +174,7 @@ func TestEntryPointsThatCannotBeKept(t *testing.T) {
 		t.Fatalf("%d indexes: %v", len(indexes), err)
 	}
 	writeFile(t, indexes[0][:len(indexes[0])-len(".idx")]+".facts", []byte("a file in the place of the folder"))
-	if got := entered(t, s, want, sp, 0); got != nil && got.Known > 0 {
+	if got := entered(t, s, want, sp, 0, 0); got != nil && got.Known > 0 {
 		t.Errorf("%+v", got)
 	}
 }

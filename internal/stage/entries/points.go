@@ -33,14 +33,15 @@ const mostSteps = 255
 // step is how far a point is from the one before.
 type step struct {
 	mcus, places uint64
-	preds        [3]uint64
+	preds        [3]uint16
+	kind         uint8 // its number in the list of steps
 }
 
 func (s *step) between(a, b *kernel.Point) {
 	s.mcus, s.places = uint64(b.MCU-a.MCU), place(b)-place(a)
 	for c := range b.Pred {
 		d := b.Pred[c] - a.Pred[c] // modulo 2^16, as decoders add
-		s.preds[c] = uint64(uint16(d<<1) ^ uint16(d>>15))
+		s.preds[c] = uint16(d<<1) ^ uint16(d>>15)
 	}
 }
 
@@ -50,69 +51,77 @@ func place(p *kernel.Point) uint64 { return uint64(p.Byte)<<3 | uint64(p.Bit) }
 type kindOfStep struct{ mcus, least uint64 }
 
 func kindOf(kinds []kindOfStep, mcus uint64) int {
-	return slices.IndexFunc(kinds, func(k kindOfStep) bool { return k.mcus == mcus })
+	for i := range kinds {
+		if kinds[i].mcus == mcus {
+			return i
+		}
+	}
+	return -1
 }
 
 // appendRecord appends the record of points, which are in the order of their scan. ok is
 // false if they have too many different steps.
 func appendRecord(dst []byte, print uint64, points []kernel.Point) (record []byte, ok bool) {
-	var room [8]kindOfStep
-	kinds, most := room[:0], [fields]uint64{}
-	var s step
+	var few [256]step // of usual photographs
+	var listed [8]kindOfStep
+	steps, kinds := few[:0], listed[:0]
+	var preds [3]uint16 // one bit for each that is set in any of them
+	last := kernel.Point{}
 	for i := range points {
-		s.between(before(points, i), &points[i])
-		if k := kindOf(kinds, s.mcus); k < 0 {
+		var s step
+		s.between(&last, &points[i])
+		last = points[i]
+		k := kindOf(kinds, s.mcus)
+		if k < 0 {
+			if k = len(kinds); k == mostSteps {
+				return dst, false
+			}
 			kinds = append(kinds, kindOfStep{s.mcus, s.places})
-		} else {
-			kinds[k].least = min(kinds[k].least, s.places)
 		}
+		kinds[k].least = min(kinds[k].least, s.places)
+		s.kind = uint8(k)
 		for c, v := range s.preds {
-			most[2+c] = max(most[2+c], v)
+			preds[c] |= v
 		}
+		steps = append(steps, s)
 	}
-	if len(kinds) > mostSteps {
-		return dst, false
+	longest := uint64(0)
+	for i := range steps {
+		longest = max(longest, steps[i].places-kinds[steps[i].kind].least)
 	}
-	most[0] = uint64(max(len(kinds), 1) - 1)
-	for i := range points {
-		s.between(before(points, i), &points[i])
-		most[1] = max(most[1], s.places-kinds[kindOf(kinds, s.mcus)].least)
+	width := [fields]int{
+		bits.Len(uint(max(len(kinds), 1) - 1)), bits.Len64(longest),
+		bits.Len16(preds[0]), bits.Len16(preds[1]), bits.Len16(preds[2]),
 	}
 	dst = binary.LittleEndian.AppendUint64(dst, print)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(points)))
 	dst = append(dst, byte(len(kinds)))
-	var width [fields]int
-	for k := range most {
-		width[k] = bits.Len64(most[k])
-		dst = append(dst, byte(width[k]))
+	all := 0
+	for _, n := range width {
+		dst = append(dst, byte(n))
+		all += n
 	}
 	for _, k := range kinds {
-		dst = binary.LittleEndian.AppendUint32(dst, uint32(k.mcus))
-		dst = binary.LittleEndian.AppendUint32(dst, uint32(min(k.least, 1<<32-1)))
-	}
-	var word uint64
-	n := 0 // bits in word, fewer than 8
-	for i := range points {
-		s.between(before(points, i), &points[i])
-		k := kindOf(kinds, s.mcus)
-		for f, v := range [fields]uint64{uint64(k), s.places - kinds[k].least, s.preds[0], s.preds[1], s.preds[2]} {
-			word |= v << n
-			for n += width[f]; n >= 8; n -= 8 {
-				dst, word = append(dst, byte(word)), word>>8
-			}
+		if k.least > 1<<32-1 {
+			return dst, false
 		}
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(k.mcus))
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(k.least))
 	}
-	if n > 0 {
-		dst = append(dst, byte(word))
+	begin, n := len(dst), (len(points)*all+7)/8
+	dst = append(dst, make([]byte, n+8)...) // words are written whole
+	to := dst[begin:]
+	put := func(at int, v uint64) {
+		w := to[at>>3:]
+		binary.LittleEndian.PutUint64(w, binary.LittleEndian.Uint64(w)|v<<(at&7))
 	}
-	return dst, !slices.ContainsFunc(kinds, func(k kindOfStep) bool { return k.least > 1<<32-1 })
-}
-
-func before(points []kernel.Point, i int) *kernel.Point {
-	if i == 0 {
-		return &kernel.Point{}
+	for i := range steps {
+		s, at := &steps[i], i*all
+		put(at, uint64(s.kind)|(s.places-kinds[s.kind].least)<<width[0])
+		at += width[0] + width[1]
+		put(at, uint64(s.preds[0])|uint64(s.preds[1])<<width[2]|uint64(s.preds[2])<<(width[2]+width[3]))
 	}
-	return &points[i-1]
+	return dst[:begin+n], true
 }
 
 // parseRecord appends the points of a record to dst. b may be anything: ok is false if it
