@@ -10,6 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/entries"
 	"github.com/stoker-data/stoker/internal/stage/facts"
+	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
@@ -98,21 +99,39 @@ func (s *State) left() {
 	s.Lane.Points = nil
 }
 
-// Ahead has what is known of a task's pictures read into memory. It does not wait.
-func (f *Filler) Ahead(t *Task) {
-	part, _ := f.data.Of(t.Req.Sample)
-	if part.Stored == nil {
-		return
+// Ahead has what is known of the pictures of samples that are about to be read brought into
+// memory, where a lane would have to wait for it. It does not wait, nor keep the requests.
+func (f *Filler) Ahead(reqs []*fetch.Request) {
+	type wanted struct {
+		store *entries.Store
+		file  uint64
+		off   int64
+		n     int64
 	}
-	store := f.entriesOf(part)
-	if store == nil {
-		return
-	}
+	var all []wanted
 	var path [256]byte
-	for _, e := range t.Req.Extents {
-		_, version := f.data.Stamp(e.File)
-		store.Ahead(entries.FileKey(f.data.AppendPath(e.File, path[:0]), version), e.Off, e.Len)
+	for _, r := range reqs {
+		part, _ := f.data.Of(r.Sample)
+		if part.Stored == nil {
+			continue
+		}
+		store := f.entriesOf(part)
+		if store == nil {
+			continue
+		}
+		for _, e := range r.Extents {
+			_, version := f.data.Stamp(e.File)
+			all = append(all, wanted{store, entries.FileKey(f.data.AppendPath(e.File, path[:0]), version), e.Off, e.Len})
+		}
 	}
+	if len(all) == 0 {
+		return
+	}
+	go func() {
+		for _, w := range all {
+			w.store.Ahead(w.file, w.off, w.n)
+		}
+	}()
 }
 
 // PassEnded makes what was learned so far known to later passes, and to other processes. It

@@ -154,7 +154,6 @@ func (c lanes) Begin(b *fill.Batch) (waited time.Duration) {
 			if t.Unread = !planned && l.fetch.Hot(&t.Req); t.Unread {
 				hot = true
 			} else {
-				l.filler.Ahead(t)
 				reqs = append(reqs, &t.Req)
 			}
 		}
@@ -162,6 +161,7 @@ func (c lanes) Begin(b *fill.Batch) (waited time.Duration) {
 	if hot {
 		l.shared.unread(ob)
 	}
+	l.filler.Ahead(reqs)
 	return l.submit(reqs, ob, p, step, steps)
 }
 
