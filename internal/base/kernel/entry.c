@@ -3,8 +3,8 @@
 //
 // What is known may be wrong: of another file, or forged. So decoding that has begun at a point
 // compares the next ones that it passes with what it has there; if they differ, or if it
-// fails, the job ends with STK_STALE. The last known point of all is only compared with, so
-// every jump has a point after it.
+// fails, the job ends with STK_STALE. The last known point of all, and of each segment, is
+// only compared with, so every jump has a point after it.
 //
 // Positions are bytes of the scan as stored. The window has no stuffed bytes any more, so
 // h->shift keeps where they were.
@@ -63,7 +63,7 @@ void stk_entry_begin(stk_huff *h) {
   e->leapt = 0;
   for (int i = 1; i < h->nknown; i++)
     if (h->known[i].mcu <= h->known[i - 1].mcu || position(&h->known[i]) <= position(&h->known[i - 1])) stale(h);
-  if (h->nknown && h->known[0].mcu == 0) stale(h);
+  if (h->nknown && (h->known[0].mcu == 0 || h->known[h->nknown - 1].mcu >= h->mcus)) stale(h);
   stk_entry_aim(h);
   if (!h->grid.step) return;
   // In each row of the grid, one more than there are steps, and one where the left half ends.
@@ -140,6 +140,9 @@ void stk_entry_meet(stk_huff *h) {
 const stk_point *stk_entry_point(const stk_huff *h, int64_t want) {
   int i = h->k;
   while (i + 1 < h->nknown && h->known[i].mcu <= want) i++;
+  // A segment that is left may be the last one that is read, so each has its own.
+  if (h->restart)
+    while (i > h->k && h->known[i - 1].mcu / (uint32_t)h->restart != h->known[i].mcu / (uint32_t)h->restart) i--;
   return i > h->k && h->known[i - 1].mcu > h->at ? &h->known[i - 1] : NULL;
 }
 

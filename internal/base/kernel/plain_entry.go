@@ -23,7 +23,7 @@ type way struct {
 func newTrack(f *frame) *track {
 	t := &track{f: f, grid: f.grid(f.entries.Spacing), given: way{known: f.entries.Known}}
 	for i, p := range t.given.known {
-		if i == 0 && p.MCU == 0 || i > 0 && (p.MCU <= f.entries.Known[i-1].MCU || p.place() <= f.entries.Known[i-1].place()) {
+		if p.MCU == 0 || int(p.MCU) >= f.mcusAcross()*f.mcusDown() || i > 0 && (p.MCU <= f.entries.Known[i-1].MCU || p.place() <= f.entries.Known[i-1].place()) {
 			t.given.wrong = true
 		}
 	}

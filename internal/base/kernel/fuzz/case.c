@@ -324,18 +324,20 @@ static void alike(const errand *e, int code, const uint8_t *d, const uint8_t *jp
   }
 }
 
-// wrong_points makes points wrong: every second one, so that a right one follows each, or all
-// of them, by chance.
+// wrong_points makes points wrong: those from one on, each in another way than the one before
+// it, or all of them, by chance.
 static void wrong_points(rng *r, stk_point *p, int n, int all) {
-  for (int i = 0; i < n; i++) {
-    if (!all && i % 2 == 1) continue;
-    switch (all ? 4 : below(r, 4)) {
-    case 0: p[i].byte += 1 + below(r, 100); break;
-    case 1: p[i].bit ^= 1 + below(r, 7); break;
-    case 2: p[i].pred[0] = (int16_t)(p[i].pred[0] + 1 + (int)below(r, 60000)); break;
-    case 3: p[i].mcu += 1 + below(r, 100); break;
-    case 4: p[i] = (stk_point){.mcu = (uint32_t)rnd(r) >> below(r, 32), .byte = (uint32_t)rnd(r) >> below(r, 32), .bit = (uint16_t)below(r, 9)}; break;
-    }
+  const int from = all || n == 0 ? 0 : (int)below(r, (uint32_t)n);
+  const uint32_t by = 1 + below(r, 100);
+  for (int i = from; i < n; i++) {
+    if (all)
+      p[i] = (stk_point){.mcu = (uint32_t)rnd(r) >> below(r, 32), .byte = (uint32_t)rnd(r) >> below(r, 32), .bit = (uint16_t)below(r, 9)};
+    else if (i % 3 == 0)
+      p[i].byte += by;
+    else if (i % 3 == 1)
+      p[i].pred[0] = (int16_t)(p[i].pred[0] + (int)by);
+    else
+      p[i].mcu += by;
   }
 }
 
@@ -343,7 +345,7 @@ static void wrong_points(rng *r, stk_point *p, int n, int all) {
 // file before it was damaged. Of these, only that nothing else is read or written: damage
 // between points is not seen by who leaps over it.
 static void from_points(rng *r, const errand *e, int code, const uint8_t *d, const uint8_t *jpeg) {
-  enum { MOST = 1 << 12, OWN, SECOND, CHANCE, BEFORE };
+  enum { MOST = 1 << 12, OWN, LATER, CHANCE, BEFORE };
   static stk_point points[MOST];
   static bytes first;
   stk_lane *l = lanes[e->level];
@@ -360,7 +362,7 @@ static void from_points(rng *r, const errand *e, int code, const uint8_t *d, con
   if (known > MOST) known = MOST;
   if (known) memcpy(points, stk_lane_found(l), (size_t)known * sizeof *points);
   if (one_in(r, 2)) known = (int)below(r, (uint32_t)known + 1);
-  if (kind == SECOND || kind == CHANCE) wrong_points(r, points, known, kind == CHANCE);
+  if (kind == LATER || kind == CHANCE) wrong_points(r, points, known, kind == CHANCE);
   uint8_t *o = place_out(e, n);
   ask(stk_lane_job(l), e);
   int other = stk_run(l, jpeg, now.input.n, NULL, o, points, known, one_in(r, 2) ? spacing : 0);
