@@ -89,8 +89,8 @@ func whole(rec []byte, seed uint32) bool {
 		le.Uint32(rec) == crc32.Update(seed, castagnoli, rec[4:])
 }
 
-// first is the record at the beginning of data, without the zeros after it; nil: there
-// is no whole one.
+// first is the record at the beginning of data, without the zeros after it; nil: it is
+// missing, or not whole.
 func first(data []byte, seed uint32) []byte {
 	if len(data) < recordHead {
 		return nil
