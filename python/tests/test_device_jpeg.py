@@ -365,8 +365,8 @@ def test_refusals_are_told_seldom(
     assert re.search(r"has refused \d\d pictures so far", told[1])
 
 
-def test_refusals_return_their_slots(device: Device, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a device too, and nothing is kept of what was refused."""
+def refuse_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoder that refuses every third picture or so, by its length."""
     found = _device_jpeg._decoder(False)[0]
     assert found is not None
 
@@ -376,6 +376,11 @@ def test_refusals_return_their_slots(device: Device, photos: Path, monkeypatch: 
         return found.decode(given, where)
 
     monkeypatch.setattr(_device_jpeg, "_decoder", lambda moves: (found._replace(decode=picky), ""))
+
+
+def test_refusals_return_their_slots(device: Device, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device too, and nothing is kept of what was refused."""
+    refuse_some(monkeypatch)
     with loader(photos, CROP, "cuda") as made:
         for _ in range(3):
             for batch in made:
@@ -714,15 +719,7 @@ def test_limits_count_the_whole_pass(damaged: Path, limit: dict[str, Any]) -> No
 def test_what_is_made_again_counts_once(
     device: Device, damaged: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    found = _device_jpeg._decoder(False)[0]
-    assert found is not None
-
-    def picky(given: list[Any], at: Any) -> Sequence[Any]:
-        if any(one.numel() % 3 == 0 for one in given):
-            raise RuntimeError("nvJPEG does not like it")
-        return found.decode(given, at)
-
-    monkeypatch.setattr(_device_jpeg, "_decoder", lambda moves: (found._replace(decode=picky), ""))
+    refuse_some(monkeypatch)
     with loader(damaged, CROP, where, on_bad="skip") as made:
         rows = batches = bad = 0
         for _ in range(2):
