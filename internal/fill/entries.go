@@ -80,16 +80,9 @@ func (f *Filler) enter(s *State, part *dataset.Part, v *format.Field) {
 	}
 	if p.part != part || p.file != v.File {
 		p.part, p.file = part, v.File
-		x := part.Stored.Index()
-		p.path = x.AppendPath(v.File, p.path[:0])
-		_, version := x.Stamp(v.File)
-		p.key = entries.FileKey(p.path, version)
+		p.key, p.path = entries.FileOf(part.Stored.Index(), v.File, p.path)
 	}
-	off := v.Off
-	if v.Unpacked {
-		off = -1
-	}
-	p.lane.At(store, p.key, off)
+	p.lane.At(store, p.key, entries.Offset(v.Off, v.Unpacked))
 	s.Lane.Points = &p.lane
 }
 

@@ -1,8 +1,7 @@
 package fill
 
 import (
-	"unsafe"
-
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
@@ -47,7 +46,7 @@ func (f *Filler) share(s *State, part *dataset.Part, programs []*transform.Progr
 	data := at(i)
 	s.keys = s.keys[:0]
 	for k := range n {
-		if other := at(i + k); len(other) != len(data) || unsafe.SliceData(other) != unsafe.SliceData(data) {
+		if !mem.Same(at(i+k), data) {
 			return // kept in the cache after different steps
 		}
 		s.keys = append(s.keys, t.Key.With(uint64(i+k)))

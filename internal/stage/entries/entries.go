@@ -15,11 +15,11 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/stage/facts"
 	"github.com/stoker-data/stoker/internal/stage/index"
@@ -100,6 +100,22 @@ func FileKey(path []byte, version string) uint64 {
 	return d.Sum64()
 }
 
+// FileOf is FileKey of a file of an index. buf is memory for its path, which is returned.
+func FileOf(x *index.Index, file int, buf []byte) (key uint64, _ []byte) {
+	buf = x.AppendPath(file, buf[:0])
+	_, version := x.Stamp(file)
+	return FileKey(buf, version), buf
+}
+
+// Offset is where a picture is stored in its file, for At and Record: -1 if it came out of
+// packed bytes at off, of which there are others.
+func Offset(off int64, unpacked bool) int64 {
+	if unpacked {
+		return -1
+	}
+	return off
+}
+
 // Ahead brings the record of the n bytes at off of a file into memory.
 func (s *Store) Ahead(file uint64, off, n int64) {
 	s.facts.Ahead(facts.Key{File: file, Offset: off, Length: n})
@@ -141,7 +157,7 @@ func (l *Lane) Of(jpeg []byte) *kernel.Entries {
 	if l.store == nil || len(jpeg) < Least {
 		return nil
 	}
-	if !same(l.jpeg, jpeg) {
+	if !mem.Same(l.jpeg, jpeg) {
 		l.keep()
 		if !l.load(jpeg) {
 			return nil
@@ -150,9 +166,6 @@ func (l *Lane) Of(jpeg []byte) *kernel.Entries {
 	l.given = kernel.Entries{Known: l.points, Spacing: Spacing}
 	return &l.given
 }
-
-// same says whether two slices are the same memory.
-func same(a, b []byte) bool { return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b) }
 
 func (l *Lane) load(jpeg []byte) bool {
 	l.jpeg, l.points, l.fresh = nil, l.points[:0], 0

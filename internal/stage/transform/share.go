@@ -1,8 +1,6 @@
 package transform
 
 import (
-	"unsafe"
-
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
@@ -143,7 +141,7 @@ func (l *Lane) Unshare() {
 // has reports whether the value begun last, for a picture of this kind, was decoded by
 // Shared.
 func (s *shared) has(value []byte, gray bool) bool {
-	return s.value != nil && s.gray == gray && len(s.value) == len(value) && unsafe.SliceData(s.value) == unsafe.SliceData(value)
+	return s.value != nil && s.gray == gray && mem.Same(s.value, value)
 }
 
 // with is the smallest box that holds both; a box without pixels does not count.

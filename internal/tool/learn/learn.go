@@ -64,9 +64,6 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	stop()
 	for range r.found { // so that all goroutines end
 	}
-	if err == nil {
-		err = store.Facts().Flush(ctx)
-	}
 	r.report.Pictures, r.report.Bad = r.pictures.Load(), r.bad.Load()
 	r.report.Bytes = store.Counts().Bytes
 	if refused := store.Facts().Counts().Refused; err == nil && refused > 0 {
@@ -125,13 +122,9 @@ func (r *run) read(ctx context.Context) {
 					continue
 				}
 				r.pictures.Add(1)
-				path = x.AppendPath(v.File, path[:0])
-				_, version := x.Stamp(v.File)
-				off := v.Off
-				if v.Unpacked {
-					off = -1
-				}
-				key, record, ok := entries.Record(lane, entries.FileKey(path, version), off, v.Data)
+				var file uint64
+				file, path = entries.FileOf(x, v.File, path)
+				key, record, ok := entries.Record(lane, file, entries.Offset(v.Off, v.Unpacked), v.Data)
 				if !ok {
 					continue
 				}
