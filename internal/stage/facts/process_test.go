@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("STOKER_TEST_FACTS_IN"); dir != "" {
 		seed, _ := strconv.Atoi(os.Getenv("STOKER_TEST_FACTS_SEED"))
 		parent := os.Getppid()
-		go func() { // a test that is killed leaves no child behind
+		go func() { // a test that is killed leaves no child running
 			for os.Getppid() == parent {
 				time.Sleep(time.Second)
 			}
