@@ -337,7 +337,7 @@ class Stage:
         now = core.kernel()
         looks = max(self.looks, 1)
         scale = samples / self.timed_samples if self.timed_samples else 0.0
-        stacks = self._shares(sample, sample_cpu, collate)
+        stacks = self._shares(*self._so_far(sample, sample_cpu, collate))
         since = self.since
         return {
             "loader": self.loader,
@@ -377,6 +377,17 @@ class Stage:
             "stateful": list(self.stateful),
             "fetching": since or None,
         }
+
+    def _so_far(self, sample: float, sample_cpu: float, collate: float) -> tuple:
+        """The totals with the batch that runs: one that hangs never ends, and is what the user looks for."""
+        since, collating = self.since, self.collating_at
+        if not since:
+            return sample, sample_cpu, collate
+        now = monotonic()
+        cpu = self.collating_cpu if collating else clock_gettime(self.clock)
+        sample += max(0.0, (collating or now) - since)
+        sample_cpu += max(0.0, cpu - self.at_cpu)
+        return sample, sample_cpu, collate + (now - collating if collating else 0.0)
 
     def _shares(self, sample: float, sample_cpu: float, collate: float) -> dict:
         """Where the thread was -> share of the time, which is so many s of samples and of collating.
