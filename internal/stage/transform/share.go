@@ -40,6 +40,7 @@ func (l *Lane) Shared(programs []*Program, keys []rng.Key, encoded []byte) bool 
 	var costs work   // of decoding for each of them
 	var most int64   // memory for the steps of one of them
 	var whole extent // the picture
+	var enter entered
 	for i, p := range programs {
 		k, ok := p.kind.(*picture)
 		if !ok || k.gray != first.gray || k.stored != (size{}) || p.says != nil {
@@ -47,6 +48,9 @@ func (l *Lane) Shared(programs []*Program, keys []rng.Key, encoded []byte) bool 
 		}
 		if i == 0 && k.head(p, l, encoded) != nil {
 			return false
+		}
+		if i == 0 && l.jpeg && l.Points != nil {
+			enter.at(l.Points.Of(encoded), l.picture, len(encoded))
 		}
 		k.start(p, l, keys[i])
 		if p.through(&l.run) != nil {
@@ -60,7 +64,7 @@ func (l *Lane) Shared(programs []*Program, keys []rng.Key, encoded []byte) bool 
 		whole = extent{l.picture, k.channels()}
 		b := box{}
 		b.x, b.y, b.w, b.h = l.run.chain.Reads()
-		costs.add(l.picture, b)
+		costs.add(l.picture, b, enter)
 		all = all.with(b)
 		l.job = kernel.Job{Src: kernel.Pixels{W: whole.w, H: whole.h, C: whole.c}, Steps: l.run.chain.Steps()}
 		most = max(most, l.Kernel.Scratch(&l.job, nil))
@@ -70,7 +74,7 @@ func (l *Lane) Shared(programs []*Program, keys []rng.Key, encoded []byte) bool 
 		return l.shareDecoded(encoded, first.gray, whole, most)
 	}
 	var once work
-	once.add(l.picture, all)
+	once.add(l.picture, all, enter)
 	if once.total()+float64(copying*float64(all.w*all.h)) >= costs.total() {
 		return false
 	}
@@ -157,15 +161,35 @@ func (b box) with(o box) box {
 // read, which has no columns, and those that are made.
 type work struct{ read, made int }
 
+// entered is an estimate of what known entry points of a JPEG save: rows of pixels are read
+// whole from the first to the last one needed, but above row known only beside what is
+// needed, from over pixels before it on.
+type entered struct{ known, over int }
+
+// at counts points as if they were spread evenly over the scan, which is all of the file.
+func (e *entered) at(points *kernel.Entries, s size, file int) {
+	if points == nil || len(points.Known) == 0 {
+		return
+	}
+	last := int(points.Known[len(points.Known)-1].Byte)
+	e.known = min(s.h, int(float64(s.h)*float64(last)/float64(file)))
+	e.over = s.w * e.known / len(points.Known) / (2 * unit)
+}
+
 // total is the cost of decoding, in units of a pixel's entropy-coded data.
 func (w *work) total() float64 { return float64(w.read) + float64(making*float64(w.made)) }
 
 const (
 	making  = 1.5 // the transform and the colours of a pixel
 	copying = 0.3 // writing a decoded pixel, and reading it again
+	unit    = 16  // rows of pixels that a row of MCUs has, in most pictures
 )
 
-func (w *work) add(s size, b box) {
-	w.read += s.w * (b.y + b.h)
+func (w *work) add(s size, b box, e entered) {
+	top := min(b.y+b.h, e.known) // from here on rows are read whole
+	if inside := top - b.y; inside > 0 {
+		w.read += inside * min(s.w, b.w+e.over)
+	}
+	w.read += s.w * (b.y + b.h - top)
 	w.made += b.w * b.h
 }

@@ -113,6 +113,68 @@ func TestSharedRegions(t *testing.T) {
 	}
 }
 
+// allPoints gives a lane all entry points of one picture.
+type allPoints struct {
+	points []kernel.Point
+	given  kernel.Entries
+	leapt  int
+}
+
+func knownOf(t testing.TB, jpeg []byte) *allPoints {
+	t.Helper()
+	l := kernel.NewLane()
+	defer l.Close()
+	points, err := l.Points(jpeg, 850)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &allPoints{points: slices.Clone(points)}
+}
+
+func (k *allPoints) Of([]byte) *kernel.Entries {
+	k.given = kernel.Entries{Known: k.points}
+	return &k.given
+}
+
+func (k *allPoints) Learn(e *kernel.Entries) { k.leapt += e.Leapt }
+
+// TestSharingWithEntryPoints: small views, of which each has a part of the picture to itself,
+// are decoded apart where decoding can begin close to them, and together where it cannot.
+// Their bytes are the same.
+func TestSharingWithEntryPoints(t *testing.T) {
+	alone, together := NewLane(), NewLane()
+	defer alone.Close()
+	defer together.Close()
+	jpeg := readSource(t, "coffee.jpg")
+	points := knownOf(t, jpeg)
+	p := mustCompile(t, "rgb", opsOf(t, `[{"op":"RandomResizedCrop","size":24,"scale":[0.02,0.1]}]`), "")
+	shares := map[bool]int{}
+	for place := range int64(40) {
+		key := rng.Sample(1, 0, place)
+		keys := []rng.Key{key.With(0), key.With(1)}
+		for _, enters := range []bool{false, true} {
+			if together.Points = nil; enters {
+				together.Points = points
+			}
+			if together.Shared([]*Program{p, p}, keys, jpeg) {
+				shares[enters]++
+			}
+			for _, key := range keys {
+				_, got := whole(t, together, p, jpeg, key)
+				if _, want := whole(t, alone, p, jpeg, key); !bytes.Equal(got, want) {
+					t.Fatalf("place %d: other bytes", place)
+				}
+			}
+		}
+	}
+	if shares[true] >= shares[false] {
+		t.Errorf("%d of 40 are shared with entry points, %d without", shares[true], shares[false])
+	}
+	if kernel.Target() != "go" && points.leapt == 0 {
+		t.Error("no entry point was used")
+	}
+}
+
 // TestSharedLargePictures: for a picture above a lane's share, the lane asks once, before
 // it holds anything, and returns all.
 func TestSharedLargePictures(t *testing.T) {
@@ -214,14 +276,16 @@ func TestNotShared(t *testing.T) {
 	}
 }
 
-// BenchmarkShared is two and ten views of a photograph, decoded together and apart.
+// BenchmarkShared is two and ten views of a photograph, decoded apart, and together where
+// that is estimated to cost less, without entry points and with all.
 func BenchmarkShared(b *testing.B) {
 	big := `[{"op":"RandomResizedCrop","size":224,"scale":[0.2,1]},"RandomHorizontalFlip"]`
-	small := `[{"op":"RandomResizedCrop","size":96,"scale":[0.05,0.25]},"RandomHorizontalFlip"]`
+	small := `[{"op":"RandomResizedCrop","size":96,"scale":[0.05,0.4]},"RandomHorizontalFlip"]`
 	for name, views := range map[string][]string{
 		"SimCLR": {big, big},
 		"DINO":   {big, big, small, small, small, small, small, small, small, small},
 		"small":  {small, small},
+		"eight":  {small, small, small, small, small, small, small, small},
 	} {
 		var programs []*Program
 		for _, ops := range views {
@@ -230,18 +294,24 @@ func BenchmarkShared(b *testing.B) {
 		keys := make([]rng.Key, len(views))
 		for _, photo := range []string{"coffee.jpg", "retina.jpg"} {
 			encoded := readSource(b, photo)
-			for _, together := range []bool{false, true} {
-				b.Run(fmt.Sprintf("%s/%s/shared=%v", name, photo, together), func(b *testing.B) {
+			points := knownOf(b, encoded)
+			for way := range 4 {
+				together, enters := way%2 == 1, way > 1
+				b.Run(fmt.Sprintf("%s/%s/shared=%v/points=%v", name, photo, together, enters), func(b *testing.B) {
 					l := NewLane()
 					defer l.Close()
+					if enters {
+						l.Points = points
+					}
+					shared := 0
 					out := make([]byte, 224*224*3)
 					for n := range b.N {
 						key := rng.Sample(1, 0, int64(n))
 						for i := range keys {
 							keys[i] = key.With(uint64(i))
 						}
-						if together {
-							l.Shared(programs, keys, encoded)
+						if together && l.Shared(programs, keys, encoded) {
+							shared++
 						}
 						for i, p := range programs {
 							shape, err := p.Begin(l, encoded, keys[i])
@@ -251,6 +321,7 @@ func BenchmarkShared(b *testing.B) {
 						}
 						l.Unshare()
 					}
+					b.ReportMetric(float64(shared)/float64(b.N), "shared/op")
 				})
 			}
 		}
