@@ -1,13 +1,16 @@
 """What entry points of JPEGs save a loader, and cost: python -m bench.entries --data F [--copies N].
 
-The folder's pictures are loaded by `stoker bench` (RandomResizedCrop(224), flip) from a folder and from tar shards,
-in rounds of these ways, one after the other, each with a cache folder of its own:
+The folder's pictures are loaded by `stoker bench` (RandomResizedCrop(224), flip) from a folder and from tar shards, in
+rounds of these ways, one after the other, each with a cache folder of its own:
 
     off       entries: off
     first     the first epoch: what it passes is recorded and written
     second    the epoch after it, in another process
     known     all entry points, by `stoker index --entries`
-    packed    the same pictures, by `stoker pack --jpeg index`, without entry points
+    packed    the same pictures, by `stoker pack --jpeg index`, in the same container, without entry points
+
+From the folder also small views, in the ways off and known: one of 96 x 96 of a box of 0.05 to 0.4 of the area, and ten
+views (two of 224 of 0.4 to 1, eight of 96 of 0.05 to 0.4).
 
 Figures are CPU seconds of the whole process, as ratios within a round, then the median of the rounds.
 """
@@ -19,7 +22,9 @@ import json
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +32,7 @@ from bench import meter, rig
 
 ENGINE = rig.ROOT / "build" / "stoker"
 SECOND, KNOWN, FIRST, STORE = 0.93, 0.96, 1.02, 0.01
+SMALL, MULTI = 1.5, 1.0
 WAYS = ("off", "first", "second", "known", "packed")
 SUFFIXES = (".jpg", ".jpeg")
 
@@ -50,17 +56,66 @@ def run(cache: Path, *words: str | Path) -> str:
 
 
 def epoch(cache: Path, data: Path, entries: str, samples: int, seed: int) -> float:
-    """CPU seconds for a sample in one epoch."""
+    """CPU seconds for a sample in one epoch. data: a dataset, or a file with a Spec."""
     said = run(
-        cache, "bench", data, "--entries", entries, "--samples", str(samples), "--seed", str(seed), "--workers", "1",
-        "--json",
+        cache, "bench", *(["--spec"] if data.suffix == ".json" else []), data, "--entries", entries,
+        "--samples", str(samples), "--seed", str(seed), "--workers", "1", "--json",
     )  # fmt: skip
     found = json.loads(said)
     return float(found["cpu_s"]) / int(found["samples"])
 
 
+def view(size: int, least: float, most: float) -> list[dict[str, Any]]:
+    return [{"op": "RandomResizedCrop", "size": size, "scale": [least, most]}, {"op": "RandomHorizontalFlip"}]
+
+
+def viewed(data: Path, top: Path) -> dict[str, Path]:
+    """Files with Specs of the folder's pictures as one small view, and as ten."""
+    small, big = view(96, 0.05, 0.4), view(224, 0.4, 1.0)
+    kinds = {"small": small, "multi": [{"op": "Views", "transforms": [big] * 2 + [small] * 8}]}
+    found = {}
+    for kind, steps in kinds.items():
+        fields = [{"name": "image", "decode": "rgb", "transform": steps}, {"name": "label", "decode": "int"}]
+        found[kind] = top / f"{kind}.json"
+        found[kind].write_text(json.dumps({"dataset": {"path": str(data)}, "fields": fields}))
+    return found
+
+
 def stored(cache: Path) -> int:
     return sum(path.stat().st_size for path in cache.glob("index/*.facts/*.facts"))
+
+
+def made(top: Path) -> None:
+    """The folder's pictures in the other containers."""
+    run(top / "cache", "pack", top / "folder", top / "tar")
+    run(top / "cache", "pack", top / "folder", top / "packed-tar", "--jpeg", "index")
+    (top / "packed-folder" / "a").mkdir(parents=True)
+    for shard in sorted((top / "packed-tar").glob("*.tar")):
+        with tarfile.open(shard) as tar:
+            for member in tar:
+                file = tar.extractfile(member)
+                if file is not None and member.name.endswith(SUFFIXES):
+                    (top / "packed-folder" / "a" / Path(member.name).name).write_bytes(file.read())
+
+
+def ready(top: Path, kind: str) -> None:
+    """Each way's cache folder, with the index."""
+    for way in WAYS:
+        run(top / f"{kind}-{way}", "index", top / (f"packed-{kind}" if way == "packed" else kind))
+    run(top / f"{kind}-known", "index", top / kind, "--entries")
+
+
+def in_turn(
+    number: int, kind: str, ways: dict[str, tuple[Path, Path]], samples: int, cpus: Sequence[int]
+) -> tuple[dict[str, Any], float]:
+    """A round. ways: the cache folder and the dataset, or its Spec, of each."""
+    others = meter.Disturbance(cpus, lambda: [os.getpid()])
+    found: dict[str, Any] = {"round": number, "kind": kind}
+    for way, (cache, data) in ways.items():
+        found[way] = epoch(cache, data, "off" if way in ("off", "packed") else "auto", samples, number + 100)
+    found["disturbed"] = sum(others.shares())
+    rig.say(f"round {number + 1} {kind}  " + "  ".join(f"{w} {1e6 * found[w]:.1f} us" for w in ways))
+    return found, found["disturbed"]
 
 
 def main() -> int:
@@ -84,29 +139,21 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         top = Path(temporary)
         size = folder_of(args.data, top / "folder" / "a", args.copies)
-        run(top / "cache", "pack", top / "folder", top / "tar")
-        run(top / "cache", "pack", top / "folder", top / "packed", "--jpeg", "index")
-        samples = args.copies * len({path.name.split("-", 1)[1] for path in (top / "folder" / "a").iterdir()})
+        made(top)
+        samples = sum(1 for _ in (top / "folder" / "a").iterdir())
         for kind in ("folder", "tar"):
-            for way in WAYS:
-                run(top / f"{kind}-{way}", "index", top / ("packed" if way == "packed" else kind))
-            run(top / f"{kind}-known", "index", top / kind, "--entries")
+            ready(top, kind)
             figures[f"{kind}-store"] = stored(top / f"{kind}-known") / size
 
             def once(number: int, kind: str = kind) -> tuple[dict[str, Any], float]:
-                others = meter.Disturbance(cpus, lambda: [os.getpid()])
-                found: dict[str, Any] = {"round": number, "kind": kind}
                 for cache in (top / f"{kind}-first", top / f"{kind}-second"):
                     for path in cache.glob("index/*.facts"):
                         shutil.rmtree(path)
                 epoch(top / f"{kind}-second", top / kind, "auto", samples, number)  # teaches it
-                for way in WAYS:
-                    data = top / ("packed" if way == "packed" else kind)
-                    entries = "off" if way in ("off", "packed") else "auto"
-                    found[way] = epoch(top / f"{kind}-{way}", data, entries, samples, number + 100)
-                found["disturbed"] = sum(others.shares())
-                rig.say(f"round {number + 1} {kind}  " + "  ".join(f"{w} {1e6 * found[w]:.1f} us" for w in WAYS))
-                return found, found["disturbed"]
+                ways = {
+                    way: (top / f"{kind}-{way}", top / (f"packed-{kind}" if way == "packed" else kind)) for way in WAYS
+                }
+                return in_turn(number, kind, ways, samples, cpus)
 
             rounds = rig.rounds(args.repeats, once)
             document["rounds"] += rounds
@@ -118,7 +165,16 @@ def main() -> int:
                 figures[f"{kind}-{way}-gain"] = rig.middle(one["off"] / one[way] for one in rounds)
                 figures[f"{kind}-{way}-packed"] = rig.middle(one["packed"] / one[way] for one in rounds)
             figures[f"{kind}-packed-gain"] = rig.middle(one["off"] / one["packed"] for one in rounds)
-    gates = []
+        for kind, spec in viewed(top / "folder", top).items():
+            ways = {way: (top / f"folder-{way}", spec) for way in ("off", "known")}
+            rounds = rig.rounds(args.repeats, lambda n, k=kind, w=ways: in_turn(n, k, w, samples, cpus))
+            document["rounds"] += rounds
+            disturbed += [one["disturbed"] for one in rounds]
+            figures[f"{kind}-known-gain"] = rig.middle(one["off"] / one["known"] for one in rounds)
+    gates = [
+        rig.Gate("one view of 96: all known, against off", figures["small-known-gain"], SMALL, "high", "x"),
+        rig.Gate("ten views: all known, against off", figures["multi-known-gain"], MULTI, "high", "x"),
+    ]
     for kind in ("folder", "tar"):
         gates += [
             rig.Gate(f"{kind}: second epoch, against packed", figures[f"{kind}-second-packed"], SECOND, "high", "x"),

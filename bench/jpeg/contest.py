@@ -28,7 +28,8 @@ VENVS = {
     "dali": ".venv-bench/dali",
 }
 STOKER = tuple(f"stoker-{target}" for target in TARGETS)
-PEERS = (*STOKER, TURBO, NEWER, *VENVS)
+KNOWN = "stoker-known"  # the best target, with all entry points
+PEERS = (*STOKER, KNOWN, TURBO, NEWER, *VENVS)
 ALL = "all"
 
 
@@ -62,6 +63,8 @@ class Peer:
             return [native, TURBO, path]
         if self.name == NEWER:
             return [native, "libjpeg", in_pillow()[0], path]
+        if self.name == KNOWN:
+            return [native, "known", path]
         family, _, target = self.name.partition("-")
         if family == "stoker":
             return ["env", f"STOKER_KERNEL={target}", native, "kernel", path]
@@ -77,7 +80,7 @@ class Peer:
         if self.name == NEWER:
             self.versions["libjpeg-turbo"] = in_pillow()[1]
         target = self.versions.get("target")
-        if target and not self.name.endswith(target):
+        if target and self.name in STOKER and not self.name.endswith(target):
             self.problem = f"this processor or build has only {target}"
 
     def ask(self, **request: Any) -> list[dict[str, Any]]:

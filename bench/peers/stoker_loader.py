@@ -1,18 +1,46 @@
-"""stoker, through its public Python API and nothing else."""
+"""stoker, through its public Python API and nothing else.
+
+--epoch first (the default): entry points of JPEGs are learned, and written; second: those that one epoch, by another
+process and with another seed, has learned are known; known: all are, by `stoker index --entries`. Each has a cache
+folder of its own beside the data, with the index in it.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import stoker
 from stoker import transforms as T
 
+from bench import rig
 from bench.consumer import MEAN, SIZE, STD, Options, Peer, run
 
 AHEAD = 4
 
 
-def open_peer(options: Options) -> Peer:
+def prepare(options: Options, epoch: str) -> None:
+    """Makes what the epochs before have left."""
+    cache = Path(options.data).parent / f"cache-{epoch}"
+    os.environ["STOKER_CACHE"] = str(cache)
+    if epoch != "known":
+        for folder in cache.glob("index/*.facts"):
+            shutil.rmtree(folder)
+    engine(["index", options.data, *(["--entries"] if epoch == "known" else [])])
+    if epoch == "second":
+        engine(["bench", options.data, "--epochs", "1", "--seed", str(options.seed + 1000)])
+
+
+def engine(words: list[str]) -> None:
+    command = os.environ.get("STOKER_ENGINE") or str(rig.ROOT / "build" / "stoker")
+    subprocess.run([command, *words], check=True, stdout=subprocess.DEVNULL)
+
+
+def open_peer(options: Options, **more: Any) -> Peer:
     steps: list[Any] = [T.RandomResizedCrop(SIZE), T.RandomHorizontalFlip()]
     if options.floats:
         steps += [T.ToTensor(), T.Normalize(MEAN, STD)]
@@ -23,6 +51,7 @@ def open_peer(options: Options) -> Peer:
         num_workers=options.threads,
         output="numpy",
         seed=options.seed,
+        **more,
     )
     return Peer(
         batches=passes(loader),
@@ -42,5 +71,14 @@ def passes(loader: Any) -> Any:
         yield images, labels
 
 
+def main() -> None:
+    epoch = "first"
+    if "--epoch" in sys.argv:
+        at = sys.argv.index("--epoch")
+        epoch = sys.argv[at + 1]
+        del sys.argv[at : at + 2]
+    run(lambda options, _: open_peer(options), prepare=lambda options: prepare(options, epoch))
+
+
 if __name__ == "__main__":
-    run(open_peer)
+    main()
