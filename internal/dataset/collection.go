@@ -206,6 +206,21 @@ func (c *Collection) Extents(id int64, dst []format.Extent) []format.Extent {
 	return dst
 }
 
+// Places appends where the wanted fields of a sample are stored, as far as the index knows.
+func (c *Collection) Places(id int64, dst []format.Extent) []format.Extent {
+	p, local := c.Of(id)
+	placed, ok := p.locator.(format.Placed)
+	if !ok {
+		return c.Extents(id, dst)
+	}
+	begin := len(dst)
+	dst = placed.Places(local, p.Wanted, dst)
+	for i := range dst[begin:] {
+		dst[begin+i].File += p.files
+	}
+	return dst
+}
+
 // file returns the part that has stored file number f, and its number there.
 func (c *Collection) file(f int) (*Part, int) {
 	i := len(c.stored) - 1

@@ -148,12 +148,13 @@ func askForEnd(pid int) {
 	}
 }
 
-// keeping is how long an engine without a client writes what its loaders have learned.
+// keeping is how long an engine without a client writes entry points.
 const keeping = time.Second
 
-// keep writes what the loaders have learned, for at most so long.
+// keep writes the entry points that the loaders' lanes have found, for at most so long.
 func (s *session) keep(most time.Duration) {
-	ctx, stop := context.WithTimeout(context.Background(), most)
+	until := time.Now().Add(most)
+	ctx, stop := context.WithDeadline(context.Background(), until)
 	defer stop()
 	s.mu.Lock()
 	loaders := slices.Collect(maps.Values(s.loaders))
@@ -161,7 +162,7 @@ func (s *session) keep(most time.Duration) {
 	for _, l := range loaders {
 		l.Keep(ctx)
 	}
-	s.shared.Settle(most)
+	s.shared.Settle(time.Until(until))
 }
 
 // noticed are the lines that notice has written.

@@ -14,9 +14,10 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
-// learned is the entry points of the JPEGs of a Filler's parts. Their stores are opened by
-// the first sample, so that a loader that is only looked at opens none.
+// learned is the stores of entry points, one per part. They are opened by the first sample,
+// so that a loader that is only looked at opens none.
 type learned struct {
+	ahead  atomic.Int32 // goroutines of Ahead
 	once   sync.Once
 	stores atomic.Pointer[[]*entries.Store] // one per part; nil: it has no JPEGs that are stored, or nothing is kept
 }
@@ -92,8 +93,14 @@ func (s *State) left() {
 	s.Lane.Points = nil
 }
 
-// Ahead has what is known of the pictures of samples that are about to be read brought into
-// memory, where a lane would have to wait for it. It does not wait, nor keep the requests.
+// aheads is how many batches' records are read at a time. A cache folder that is slower than
+// the data is not asked for more: lanes wait for the records, or for nothing.
+const aheads = 4
+
+// Ahead begins to read the records of samples that are about to be read into memory, so that
+// no lane waits for them. It does not wait, nor keep the requests. Samples that are in memory
+// are not asked for: their records, which are used as often, are there too. Nor are those of
+// which only the bytes say where the picture is, such as TFRecord's.
 func (f *Filler) Ahead(reqs []*fetch.Request) {
 	type wanted struct {
 		store *entries.Store
@@ -103,16 +110,18 @@ func (f *Filler) Ahead(reqs []*fetch.Request) {
 	}
 	var all []wanted
 	var path [256]byte
+	var places []format.Extent
 	for _, r := range reqs {
 		part, _ := f.data.Of(r.Sample)
-		if part.Stored == nil {
+		if part.Stored == nil || len(r.Extents) == 0 {
 			continue
 		}
 		store := f.entriesOf(part)
 		if store == nil {
 			continue
 		}
-		for _, e := range r.Extents {
+		places = f.data.Places(r.Sample, places[:0])
+		for _, e := range places {
 			_, version := f.data.Stamp(e.File)
 			all = append(all, wanted{store, entries.FileKey(f.data.AppendPath(e.File, path[:0]), version), e.Off, e.Len})
 		}
@@ -120,22 +129,28 @@ func (f *Filler) Ahead(reqs []*fetch.Request) {
 	if len(all) == 0 {
 		return
 	}
+	if f.learned.ahead.Add(1) > aheads {
+		f.learned.ahead.Add(-1)
+		return
+	}
 	go func() {
+		defer f.learned.ahead.Add(-1)
 		for _, w := range all {
 			w.store.Ahead(w.file, w.off, w.n)
 		}
 	}()
 }
 
-// PassEnded makes what was learned so far known to later passes, and to other processes. It
-// does not wait.
+// PassEnded writes the entry points that were found so far, for later passes and other
+// processes. It does not wait.
 func (f *Filler) PassEnded() {
 	if len(f.learned.all()) > 0 {
 		go f.Keep(context.Background()) // Close ends it
 	}
 }
 
-// Keep is PassEnded for who waits until it is done, or ctx ends. What is lost is learned again.
+// Keep does the same, and returns when it is done or ctx ends. Points that are not written in
+// time are learned again.
 func (f *Filler) Keep(ctx context.Context) {
 	for _, s := range f.learned.all() {
 		_ = s.Facts().Flush(ctx)

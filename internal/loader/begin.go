@@ -166,7 +166,9 @@ func (l *Loader) drop(p *Pass) {
 	if p.turns != nil {
 		go l.workers.Over(p.number)
 	}
-	l.filler.PassEnded()
+	for f := range l.fillers() {
+		f.PassEnded()
+	}
 	for _, f := range l.inner {
 		if len(l.passes) == 0 {
 			f.l.slots.drain()

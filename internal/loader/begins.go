@@ -44,6 +44,7 @@ func (l *Loader) openBegin(ctx context.Context, b Begin, opt Options) (*feed, er
 	}
 	f := newFeed(in, l)
 	in.first, f.own = l.data.Parts[b.Member].First, true
+	in.filler.Notice = opt.Notice
 	in.filler.Room, in.filler.Length, in.filler.Fits = in, in.Length, func(n int64) error { return in.fits(n, in.most) }
 	if opt.Deadly != nil { // what died is told by the mixture's numbers
 		in.filler.Deadly = map[int64]int{}

@@ -14,6 +14,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -346,20 +347,56 @@ func (l *Loader) Close() {
 	quiet := l.quiet()
 	s.closing.Add(1)
 	s.mu.Unlock()
+	closed := make(chan struct{})
+	go l.closeWhenQuiet(closed) // a read may hang, so Close does not wait for it
 	if quiet {
-		l.closeData()
-		s.closing.Done()
-		return
+		select {
+		case <-closed:
+		case <-time.After(writing):
+		}
 	}
-	go l.closeWhenQuiet() // a read may hang, so Close does not wait for it
 }
 
-// Keep writes what was learned from samples, for as long as ctx lasts.
-func (l *Loader) Keep(ctx context.Context) { l.filler.Keep(ctx) }
+// writing is how long Close waits until entry points are written: the folder may hang.
+const writing = time.Second
 
-func (l *Loader) closeWhenQuiet() {
+// entries are what is known and learned of entry points; nil: none are kept.
+func (l *Loader) entries() (sum *stats.Entries) {
+	for f := range l.fillers() {
+		if of := f.Entries(); of != nil && sum == nil {
+			sum = of
+		} else if of != nil {
+			sum.Add(*of)
+		}
+	}
+	return sum
+}
+
+// Keep writes the entry points that lanes have found, for as long as ctx lasts.
+func (l *Loader) Keep(ctx context.Context) {
+	for f := range l.fillers() {
+		f.Keep(ctx)
+	}
+}
+
+// fillers are the loader's own, and those of the datasets that it opened besides.
+func (l *Loader) fillers() iter.Seq[*fill.Filler] {
+	return func(yield func(*fill.Filler) bool) {
+		if !yield(l.filler) {
+			return
+		}
+		for _, f := range l.inner {
+			if f.own && !yield(f.l.filler) {
+				return
+			}
+		}
+	}
+}
+
+func (l *Loader) closeWhenQuiet(closed chan<- struct{}) {
 	s := l.shared
 	defer s.closing.Done()
+	defer close(closed)
 	s.mu.Lock()
 	for !l.quiet() {
 		s.changed.Wait()
@@ -501,7 +538,7 @@ func (l *Loader) Stats() stats.Snapshot {
 		}
 	}
 	out.Slots, out.Leased, out.Memory, out.Lanes = l.slots.count, l.slots.leased, l.slots.bytes, l.lanes
-	out.Samples, out.Cache, out.Entries = l.samples.Load(), l.filler.Cache(), l.filler.Entries()
+	out.Samples, out.Cache, out.Entries = l.samples.Load(), l.filler.Cache(), l.entries()
 	if l.network != nil {
 		out.Sources = l.network.Counts()
 	}

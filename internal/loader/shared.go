@@ -68,8 +68,8 @@ func (s *Shared) Close() {
 // hang.
 const settling = 2 * time.Second
 
-// Settle waits until the loaders that were closed have let go of their data, and have kept
-// what they learned of it, at most so long.
+// Settle waits until the loaders that were closed have let go of their data, and have written
+// the entry points that lanes found in it, at most so long.
 func (s *Shared) Settle(most time.Duration) {
 	done := make(chan struct{})
 	go func() {

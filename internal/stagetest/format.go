@@ -187,9 +187,13 @@ func checkSample(t *testing.T, d format.Stored, src source.Source, id int64, s f
 		if f.IsInt || f.File < 0 || f.Unpacked {
 			continue
 		}
-		raw, err := readExtents(d, src, []format.Extent{{File: f.File, Off: f.Off, Len: int64(len(f.Data))}})
+		at := format.Extent{File: f.File, Off: f.Off, Len: int64(len(f.Data))}
+		raw, err := readExtents(d, src, []format.Extent{at})
 		if err != nil || !bytes.Equal(raw[0], f.Data) {
 			t.Errorf("sample %d, field %q is not what is stored at its offset (%v)", id, f.Name, err)
+		}
+		if p, ok := d.(format.Placed); ok && !slices.Contains(p.Places(id, []string{f.Name}, nil), at) {
+			t.Errorf("sample %d, field %q is stored at %v, which is not one of its places", id, f.Name, at)
 		}
 	}
 }

@@ -98,6 +98,13 @@ type Stored interface {
 	Extents(id int64, fields []string, dst []Extent) []Extent
 }
 
+// Placed is a Stored whose extents are not just its fields.
+type Placed interface {
+	// Places appends where the wanted fields of sample id are stored: from the index alone, no
+	// I/O. Those that are not stored as they are have none.
+	Places(id int64, fields []string, dst []Extent) []Extent
+}
+
 // Ready is a Dataset whose samples are rows of a batch as they are: nothing is decoded,
 // and fields of a Spec have no say. Its fields are pictures, HWC.
 type Ready interface {

@@ -88,6 +88,21 @@ func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []form
 	return dst
 }
 
+// Places is format.Placed's.
+func (d *Dataset) Places(id int64, fields []string, dst []format.Extent) []format.Extent {
+	if uint64(id) >= uint64(len(d.shard)) || d.compressed.Compressed(int(d.shard[id])) {
+		return dst
+	}
+	var room [8]int64
+	pick := d.choose(id, fields, room[:0])
+	for m := d.first[id]; m < d.first[id+1]; m++ {
+		if wants(pick, m) {
+			dst = append(dst, format.Extent{File: int(d.shard[id]), Off: d.off[m], Len: d.size[m]})
+		}
+	}
+	return dst
+}
+
 // span is a run of bytes of an archive.
 type span struct{ off, end int64 }
 
