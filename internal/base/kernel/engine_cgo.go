@@ -88,14 +88,17 @@ func (e *engine) decode(j *Job) C.int {
 		return e.call(j.JPEG, j.Src.Pix, j.Dst, nil, 0)
 	}
 	code := e.call(j.JPEG, j.Src.Pix, j.Dst, n.Known, n.Spacing)
-	if code == C.STK_STALE {
-		n.Wrong = true
+	again := code == C.STK_STALE
+	if again {
 		code = e.call(j.JPEG, j.Src.Pix, j.Dst, nil, n.Spacing)
 	}
 	r := C.stk_lane_entries(e.lane)
 	n.Jumps, n.Compared, n.Extra = int(r.jumps), int(r.compared), int(r.extra)
 	n.Leapt, n.Reached = int(r.leapt), int(r.reached)
 	n.Found = unsafe.Slice((*Point)(unsafe.Pointer(C.stk_lane_found(e.lane))), int(r.nfound))
+	if again { // of a damaged picture, they may be right up to the damage
+		n.settle(code == C.STK_OK)
+	}
 	return code
 }
 

@@ -1,10 +1,11 @@
 // Entry points: places in a scan, between two MCUs, where decoding can begin, because the bit
 // and the predictors are known. Earlier decodes of the same picture have recorded them.
 //
-// What is known may be wrong: of another file, or forged. So decoding that has begun at a point
-// compares the next ones that it passes with what it has there; if they differ, or if it
-// fails, the job ends with STK_STALE. The last known point of all, and of each segment, is
-// only compared with, so every jump has a point after it.
+// Known points may be of another file, or forged. After a jump, the next point that is passed
+// must agree with the decoder; otherwise, or if decoding fails, the job ends with STK_STALE.
+// The last known point of all, and of each segment, is only compared with, so every jump has a
+// point after it. One may be followed by another jump before it is reached: the last jump of a
+// job, and of a segment, is always compared.
 //
 // Positions are bytes of the scan as stored. The window has no stuffed bytes any more, so
 // h->shift keeps where they were.

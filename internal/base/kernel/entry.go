@@ -1,7 +1,9 @@
 package kernel
 
 import (
+	"cmp"
 	"hash/crc32"
+	"slices"
 	"unsafe"
 )
 
@@ -39,6 +41,21 @@ type Entries struct {
 	// Leapt is how many MCUs the decoder leapt over to known points, and Reached how many
 	// there are up to the last one that it needed.
 	Leapt, Reached int
+}
+
+// settle decides whether Known was wrong, after a decode that used it was given up and Found
+// has the points of one from the beginning: it is if that was good, or if a point differs.
+func (e *Entries) settle(good bool) {
+	known := func(p Point) (at int, ok bool) {
+		return slices.BinarySearchFunc(e.Known, p, func(k, p Point) int { return cmp.Compare(k.MCU, p.MCU) })
+	}
+	e.Wrong = good || slices.ContainsFunc(e.Found, func(p Point) bool {
+		at, ok := known(p)
+		return ok && e.Known[at] != p
+	})
+	if !e.Wrong {
+		e.Found = slices.DeleteFunc(e.Found, func(p Point) bool { _, ok := known(p); return ok })
+	}
 }
 
 const _ = -uint(unsafe.Sizeof(Point{})-16) - uint(16-unsafe.Sizeof(Point{})) // 16 bytes

@@ -173,6 +173,35 @@ func TestPointsOfAnotherPicture(t *testing.T) {
 	}
 }
 
+// Points that are right up to where a picture is damaged are not wrong: they stay what they
+// are, and none of them is found again.
+func TestPointsOfADamagedPicture(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, l := range allLanes(t) {
+		failed := 0
+		for name, jpeg := range testPhotos(t) {
+			h, _ := readHeader(jpeg)
+			bad := slices.Clone(jpeg[:len(jpeg)/2]) // its second half is missing
+			known, _ := l.Points(bad, 300)
+			known = slices.Clone(known)
+			for range 4 {
+				box := Step{Op: OpCrop, X: r.IntN(h.W / 2), Y: h.H / 8, W: 1 + r.IntN(h.W/2), H: h.H - h.H/8}
+				j := Job{JPEG: bad, Steps: []Step{box}, Entries: &Entries{Known: known, Spacing: 300}, Dst: make([]byte, box.W*box.H*3)}
+				if err := l.Run(&j); err == nil {
+					continue
+				}
+				failed++
+				if e := j.Entries; e.Wrong || len(e.Found) > 0 && e.Found[0].MCU <= known[len(known)-1].MCU {
+					t.Errorf("%s %s: wrong: %v; %d points are found", name, l.target, e.Wrong, len(e.Found))
+				}
+			}
+		}
+		if failed == 0 {
+			t.Errorf("%s: nothing failed", l.target)
+		}
+	}
+}
+
 // alike is how many of the forgeries move all points alike.
 const alike = 2
 

@@ -134,7 +134,8 @@ type Lane struct {
 	raw    []byte
 	points []kernel.Point
 	given  kernel.Entries
-	fresh  int // points that are not in the store
+	fresh  int  // points that are not in the store
+	wrong  bool // what is in the store is to be replaced
 
 	tally stats.Entries // not yet added to the store's
 }
@@ -168,7 +169,7 @@ func (l *Lane) Of(jpeg []byte) *kernel.Entries {
 }
 
 func (l *Lane) load(jpeg []byte) bool {
-	l.jpeg, l.points, l.fresh = nil, l.points[:0], 0
+	l.jpeg, l.points, l.fresh, l.wrong = nil, l.points[:0], 0, false
 	if l.print = kernel.Fingerprint(jpeg); l.print == 0 {
 		return false
 	}
@@ -182,7 +183,7 @@ func (l *Lane) load(jpeg []byte) bool {
 		l.tally.Known++
 		return true
 	}
-	l.points = l.points[:0]
+	l.points, l.wrong = l.points[:0], true
 	l.tally.Wrong++
 	return true
 }
@@ -215,7 +216,7 @@ func (l *Lane) Learn(e *kernel.Entries) {
 	l.tally.MCUs += int64(e.Reached)
 	if e.Wrong {
 		l.tally.Wrong++
-		l.points, l.fresh = l.points[:0], 0
+		l.points, l.fresh, l.wrong = l.points[:0], 0, true
 	}
 	if len(e.Found) == 0 {
 		return
@@ -228,15 +229,15 @@ func (l *Lane) Learn(e *kernel.Entries) {
 	}
 }
 
-// worth is how many new points for each that is known are worth writing a record again.
+// worth is the share of a record's points that must be new for it to be written again.
 const worth = 1.0 / 32
 
 // keep stores the record that is loaded, if it has grown.
 func (l *Lane) keep() {
-	if l.jpeg == nil || l.fresh == 0 || float64(l.fresh) < worth*float64(len(l.points)) {
+	if l.jpeg == nil || !l.wrong && (l.fresh == 0 || float64(l.fresh) < worth*float64(len(l.points))) {
 		return
 	}
-	l.fresh = 0
+	l.fresh, l.wrong = 0, false
 	var ok bool
 	if l.raw, ok = appendRecord(l.raw[:0], l.print, l.points); ok {
 		l.store.facts.Put(l.key, l.raw)
