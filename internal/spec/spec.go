@@ -6,6 +6,7 @@ package spec
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -436,6 +437,9 @@ func (e *Entries) UnmarshalJSON(b []byte) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&o); err != nil {
 		return err
+	}
+	if o.Limit <= 0 {
+		return errors.New(`entries has no limit above 0: give one, such as {"limit": "4GiB"}, or say off`)
 	}
 	e.Limit = o.Limit
 	return nil

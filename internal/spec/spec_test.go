@@ -41,3 +41,18 @@ func TestPathsThatAreNotUTF8(t *testing.T) {
 		t.Errorf("%s is %+v, %v", text, back, err)
 	}
 }
+
+// Entries are auto, off, or a limit; one that says nothing is a mistake.
+func TestEntries(t *testing.T) {
+	for text, want := range map[string]Entries{`"auto"`: {}, `"off"`: {Off: true}, `{"limit": "2GiB"}`: {Limit: 2 << 30}} {
+		var e Entries
+		if err := json.Unmarshal([]byte(text), &e); err != nil || e != want {
+			t.Errorf("%s is %+v, %v", text, e, err)
+		}
+	}
+	for _, text := range []string{`{}`, `{"limit": 0}`, `{"limit": "auto"}`, `{"size": 1}`, `"on"`, `3`} {
+		if err := json.Unmarshal([]byte(text), new(Entries)); err == nil {
+			t.Errorf("%s was taken", text)
+		}
+	}
+}
