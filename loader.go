@@ -76,6 +76,10 @@ type Options struct {
 	// does not answer, while opening and until Close; nil: nobody is. It is called from
 	// another goroutine, and not concurrently.
 	Waiting func(line string)
+	// Notice is told what the user should know, such as a dataset whose index cannot be kept:
+	// some lines while opening, others when they turn up, until Close; nil: nobody is. It may
+	// be called from another goroutine, and not concurrently.
+	Notice func(line string)
 }
 
 // Open opens a stream of batches. It indexes the dataset if that has not been done
@@ -97,11 +101,25 @@ func OpenWith(ctx context.Context, spec Spec, opt Options) (*Loader, error) {
 		quiet = func() { cancel(); <-ended }
 	}
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, boardEntries))
-	inner, err := loader.Open(ctx, shared, spec, loader.Options{Sources: dataset.Sources(net), Network: net})
+	notice := opt.Notice
+	if notice != nil {
+		var one sync.Mutex
+		notice = func(line string) {
+			one.Lock()
+			defer one.Unlock()
+			opt.Notice(line)
+		}
+	}
+	inner, err := loader.Open(ctx, shared, spec, loader.Options{Sources: dataset.Sources(net), Network: net, Notice: notice})
 	if err != nil {
 		quiet()
 		shared.Close()
 		return nil, err
+	}
+	if notice != nil {
+		for _, line := range inner.Notes() {
+			notice(line)
+		}
 	}
 	l := &Loader{shared: shared, inner: inner, net: net, quiet: quiet, deadline: stallDeadline}
 	for _, f := range inner.Fields() {

@@ -25,7 +25,7 @@ func writeLine(w *bufio.Writer, v any) error {
 
 type indexCmd struct {
 	Path    []string  `arg:"" help:"Dataset; braces, globs and several paths are allowed."`
-	Beside  bool      `help:"Also put the index beside the data, for other machines and copies."`
+	Beside  bool      `help:"Also put the index beside the data, for other machines and copies; with --entries, entry points too."`
 	Digests bool      `help:"Read every sample, and write its digest beside the data, for stoker verify."`
 	Entries bool      `help:"Read every JPEG, and keep entry points, from which crops of it are decoded faster: training learns them too, in its first epochs."`
 	JSON    bool      `help:"Write JSON."`
@@ -38,7 +38,8 @@ the cache (STOKER_CACHE), where training finds it. Examples:
 
   stoker index 'shards/train-{000..099}.tar' --beside
   stoker index data/train --digests
-  stoker index data/train --entries`
+  stoker index data/train --entries
+  stoker index 'shards/train-{000..099}.tar' --entries --beside`
 }
 
 func (i indexCmd) Run(con *console) error {
@@ -87,7 +88,7 @@ func (i indexCmd) Run(con *console) error {
 	}
 	if i.Entries {
 		shown := con.progress("reading")
-		report, err := learn.Run(con.ctx, learn.Config{Data: d.Stored(), Source: d.Source(), Progress: func(n, total int64) { shown.count(n, total, "samples") }})
+		report, err := learn.Run(con.ctx, learn.Config{Data: d.Stored(), Source: d.Source(), Beside: done.Beside, Progress: func(n, total int64) { shown.count(n, total, "samples") }})
 		shown.end()
 		if err != nil {
 			return err
@@ -105,6 +106,9 @@ func (i indexCmd) Run(con *console) error {
 	}
 	if e := done.Entries; e != nil {
 		fmt.Fprintf(con.out, "  entry points: of %s of %s, %s, in %s\n", show.Number(float64(e.Learned)), show.Count(e.Pictures, "JPEG", "JPEGs"), show.Bytes(float64(e.Bytes)), errs.Name(e.Folder))
+		if e.Beside != "" {
+			fmt.Fprintf(con.out, "  entry points beside the data: %s\n", errs.Name(e.Beside))
+		}
 		if e.Bad > 0 {
 			fmt.Fprintf(con.out, "  %s could not be read: see stoker verify\n", show.Count(e.Bad, "sample", "samples"))
 		}

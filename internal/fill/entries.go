@@ -43,10 +43,12 @@ func (f *Filler) openEntries(part *dataset.Part) *entries.Store {
 	if dir == "" {
 		return nil
 	}
-	store, err := entries.Open(dir, facts.Options{Limit: limit, Notice: f.Notice})
+	o := facts.Options{Limit: limit, Notice: f.Notice}
+	store, err := entries.Open(dir, o)
 	if err != nil {
 		return nil // it was noticed
 	}
+	_ = store.Join(part.Stored.Index(), format.LocalBesidePath, o) // likewise
 	return store
 }
 

@@ -37,7 +37,9 @@ const kind = "entries"
 
 // Store is the records of one dataset; safe for concurrent use.
 type Store struct {
-	facts *facts.Store
+	facts  *facts.Store
+	beside *facts.Store      // that came with the data; nil: none did
+	there  map[uint64]uint64 // Key.File here -> in beside
 
 	pictures, known, wrong, learned, mcus, leapt atomic.Int64
 }
@@ -77,15 +79,25 @@ func Open(dir string, o facts.Options) (*Store, error) {
 func (s *Store) Facts() *facts.Store { return s.facts }
 
 // Close writes what was learned.
-func (s *Store) Close() error { return s.facts.Close() }
+func (s *Store) Close() error {
+	if s.beside != nil {
+		_ = s.beside.Close()
+	}
+	return s.facts.Close()
+}
 
 // Counts is what was done since it was opened.
 func (s *Store) Counts() stats.Entries {
 	f := s.facts.Counts()
-	return stats.Entries{
+	c := stats.Entries{
 		Pictures: s.pictures.Load(), Known: s.known.Load(), Wrong: s.wrong.Load(), Learned: s.learned.Load(),
 		MCUs: s.mcus.Load(), Leapt: s.leapt.Load(), Stored: f.Found, Bytes: f.Bytes,
 	}
+	if s.beside != nil {
+		b := s.beside.Counts()
+		c.Stored, c.Bytes = max(c.Stored, b.Found-1), c.Bytes+b.Bytes
+	}
+	return c
 }
 
 // FileKey names a stored file and its version, for At and Ahead.
@@ -119,6 +131,9 @@ func Offset(off int64, unpacked bool) int64 {
 // Ahead brings the record of the n bytes at off of a file into memory.
 func (s *Store) Ahead(file uint64, off, n int64) {
 	s.facts.Ahead(facts.Key{File: file, Offset: off, Length: n})
+	if there, ok := s.there[file]; ok {
+		s.beside.Ahead(facts.Key{File: there, Offset: off, Length: n})
+	}
 }
 
 // Lane is how one goroutine uses the records, one sample after the other. It keeps its
@@ -176,7 +191,7 @@ func (l *Lane) load(jpeg []byte) bool {
 	l.jpeg, l.key = jpeg, keyOf(l.file, l.off, jpeg, l.print)
 	l.tally.Pictures++
 	var ok bool
-	if l.raw, ok = l.store.facts.Append(l.raw[:0], l.key); !ok {
+	if l.raw, ok = l.store.appendRecord(l.raw[:0], l.key); !ok {
 		return true
 	}
 	if l.points, ok = parseRecord(l.points, l.raw, l.print); ok {

@@ -73,20 +73,34 @@ func (d disk) create(kind, ext string) (file, error) {
 	return file{f, d, name}, err
 }
 
-// publish gives a file its final name: whole or not at all, at any instant of a power cut.
+// publish gives a file its final name.
 func (d disk) publish(f file) (name string, err error) {
-	if err := f.sync(); err != nil {
-		return "", err
-	}
 	name = strings.TrimSuffix(f.name, filepath.Ext(f.name)) + sealedExt
+	return name, d.rename(f, name)
+}
+
+// rename gives a file a name: whole or not at all, at any instant of a power cut.
+func (d disk) rename(f file, name string) error {
+	if err := f.sync(); err != nil {
+		return err
+	}
 	if err := d.ask("rename", f.name, name, nil); err != nil {
-		return "", err
+		return err
 	}
 	if err := os.Rename(d.path(f.name), d.path(name)); err != nil {
-		return "", err
+		return err
 	}
 	d.sync()
-	return name, nil
+	return nil
+}
+
+// sweep removes files that nobody ends writing: their process has died, or their machine.
+func (d disk) sweep(tmps []leftover) {
+	for _, t := range tmps {
+		if t.age > sweepAge {
+			_ = d.remove(t.name)
+		}
+	}
 }
 
 // sync makes what was done to names durable. File systems that cannot are not asked twice.

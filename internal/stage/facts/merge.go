@@ -162,11 +162,7 @@ func (m *merge) locked() error {
 	} else if err != nil {
 		return err
 	}
-	for _, t := range m.tmps {
-		if t.age > sweepAge {
-			_ = m.d.remove(t.name)
-		}
-	}
+	m.d.sweep(m.tmps)
 	m.inputs = slices.DeleteFunc(m.inputs, func(g *segment) bool {
 		_, err := os.Stat(m.d.path(g.name))
 		if err != nil { // merged by another process since

@@ -80,6 +80,7 @@ var usual = limits{
 // memory is bounded by its limits, whatever the number of facts.
 type Store struct {
 	d    disk
+	name string // of the only file, which is not written to; "": all of the folder's
 	kind string
 	seed uint32 // checksums begin with it
 	opt  Options
@@ -177,13 +178,13 @@ func writable(dir string) error {
 // report tells the user of a problem, once for each cause, or keeps it for Flush.
 func (s *Store) report(cause, path string, err error) {
 	var e *errs.Error
+	hint := "remove the file; it is a cache"
+	if s.name != "" {
+		hint = "write the file again, or remove it"
+	}
 	switch at := (errs.Where{File: path}); {
 	case cause == "write":
-		code := errs.Unreadable
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-			code = errs.Space
-		}
-		e = errs.New(code, "what is learned from samples cannot be kept for the next time").At(at).Because(err).
+		e = errs.New(unwritten(err), "what is learned from samples cannot be kept for the next time").At(at).Because(err).
 			Try("free some space there, or set STOKER_CACHE to a folder that can be written to")
 	case cause == "merge":
 		e = errs.New(errs.Unreadable, "files of what was learned from samples are not merged").At(at).Because(err).
@@ -192,8 +193,7 @@ func (s *Store) report(cause, path string, err error) {
 		cause = "version"
 		e = errs.New(errs.Incompatible, "a file of what was learned from samples is not used").At(at).Because(err)
 	default:
-		e = errs.New(errs.Damaged, "a file of what was learned from samples is not used").At(at).Because(err).
-			Try("remove the file; it is a cache")
+		e = errs.New(errs.Damaged, "a file of what was learned from samples is not used").At(at).Because(err).Try("%s", hint)
 	}
 	s.telling.Lock()
 	defer s.telling.Unlock()
@@ -209,6 +209,14 @@ func (s *Store) report(cause, path string, err error) {
 		text += "; " + e.Hint
 	}
 	s.opt.Notice(text)
+}
+
+// unwritten is the code of what could not be written.
+func unwritten(err error) errs.Code {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return errs.Space
+	}
+	return errs.Unreadable
 }
 
 // Append appends the fact of k to dst, and says whether there is one. It takes no lock,
@@ -234,7 +242,7 @@ func (s *Store) Append(dst []byte, k Key) ([]byte, bool) {
 
 func (s *Store) damaged(err error) {
 	s.n.damaged.Add(1)
-	s.report("damage", s.d.dir, err)
+	s.report("damage", s.d.path(s.name), err)
 }
 
 // Ahead brings the fact of k into memory, and waits for it. A reader calls it when it
@@ -376,5 +384,6 @@ func (s *Store) Close() error {
 		close(s.quit)
 	})
 	<-s.done
+	s.publish(nil)
 	return s.problem()
 }

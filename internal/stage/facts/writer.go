@@ -305,23 +305,7 @@ func (w *writer) use(p sealedPart) {
 // sealPart writes the table of a part and gives it its final name.
 func (w *writer) sealPart(p *part) (*segment, error) {
 	defer p.f.Close()
-	buf := bufio.NewWriterSize(p, 4<<10)
-	t := newTable(buf, int64(len(p.slots)), w.seed)
-	slots, err := w.sorted(p)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range slots {
-		t.put(s)
-	}
-	if err := t.end(); err != nil {
-		return nil, err
-	}
-	t.table = p.size
-	if _, err := buf.Write(t.footer(w.seed)); err != nil {
-		return nil, err
-	}
-	if err := buf.Flush(); err != nil {
+	if err := p.end(w.seed); err != nil {
 		return nil, err
 	}
 	name, err := w.d.publish(p.file)
@@ -335,11 +319,30 @@ func (w *writer) sealPart(p *part) (*segment, error) {
 	return g, err
 }
 
+// end writes the table and the footer of a part.
+func (p *part) end(seed uint32) error {
+	buf := bufio.NewWriterSize(p, 4<<10)
+	t := newTable(buf, int64(len(p.slots)), seed)
+	slots, err := p.sorted()
+	if err != nil {
+		return err
+	}
+	for _, s := range slots {
+		t.put(s)
+	}
+	if err := t.end(); err != nil {
+		return err
+	}
+	t.table = p.size
+	_, _ = buf.Write(t.footer(seed))
+	return buf.Flush()
+}
+
 // errMerged is sealPart's if another process has merged the file already.
 var errMerged = errors.New("merged")
 
 // sorted sorts the slots of a part, and drops those of records that a later one replaces.
-func (w *writer) sorted(p *part) ([]slot, error) {
+func (p *part) sorted() ([]slot, error) {
 	slots := p.slots
 	slices.SortFunc(slots, func(a, b slot) int {
 		return cmp.Or(cmp.Compare(a.hash, b.hash), -cmp.Compare(a.place, b.place)) // the newest first

@@ -185,3 +185,12 @@ func BesidePath(x *index.Index) string {
 	}
 	return index.BesidePath(root, x.Meta().Format, x.Meta().Options, names)
 }
+
+// LocalBesidePath is BesidePath if the files are local; "" if they are not.
+func LocalBesidePath(x *index.Index) string {
+	at := BesidePath(x)
+	if source.SchemeOf(at) != "" {
+		return ""
+	}
+	return at
+}

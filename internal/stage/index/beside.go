@@ -23,7 +23,8 @@ import (
 // fingerprints were compared.
 
 // FilePrint is a column of an index beside its data: int64, for every stored file
-// a fingerprint of its bytes. What it covers is the format's business.
+// a fingerprint of its bytes. What it covers is the format's business. An index that was
+// adopted keeps it; one that was built has none.
 const FilePrint = "file.print"
 
 // BesideDir is the folder, below that of the data, which holds indexes.
@@ -144,7 +145,8 @@ func fetched(ctx context.Context, src source.Source, name string) (*Index, error
 }
 
 // copied is a builder that holds the columns of x, with another root and other
-// versions (nil: none), and without fingerprints.
+// versions (nil: none). Fingerprints stay if there are versions: they were compared, and say
+// which files facts that travel with the data are about.
 func (x *Index) copied(root string, versions []string) (*Builder, error) {
 	m, _, err := parse(x.data)
 	if err != nil {
@@ -154,7 +156,7 @@ func (x *Index) copied(root string, versions []string) (*Builder, error) {
 	b.Meta.Root = root
 	for _, c := range m.Columns {
 		switch {
-		case c.Name == FilePrint, c.Name == FileVersion, c.Name == FileMTime && versions != nil:
+		case c.Name == FilePrint && versions == nil, c.Name == FileVersion, c.Name == FileMTime && versions != nil:
 			continue
 		}
 		raw := x.data[c.Off : c.Off+c.size()]

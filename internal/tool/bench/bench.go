@@ -12,6 +12,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/kernel"
@@ -124,7 +125,8 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
 	begin := time.Now()
-	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: c.Formats, Sources: c.Sources, Network: c.Network})
+	var late notices
+	l, err := loader.Open(ctx, shared, spec, loader.Options{Formats: c.Formats, Sources: c.Sources, Network: c.Network, Notice: late.add})
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +156,26 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if c.Files {
 		r.Files = filesOf(ctx, l)
 	}
+	r.Notes = append(r.Notes, late.all()...)
 	return r, nil
+}
+
+// notices are those that turn up while samples are made, from any goroutine.
+type notices struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (n *notices) add(line string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = append(n.lines, line)
+}
+
+func (n *notices) all() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.lines)
 }
 
 // filesOf are the files of some samples, each once; none if samples are made.

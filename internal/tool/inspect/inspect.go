@@ -19,6 +19,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stage/entries"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/order"
@@ -94,6 +95,13 @@ type Class struct {
 	Samples int64  `json:"samples"`
 }
 
+// Entries are the entry points of JPEGs that are kept, as their store counts them. Which
+// samples have them only the samples' bytes tell, in formats such as TFRecord and Parquet.
+type Entries struct {
+	Pictures int64 `json:"pictures"` // replaced records, and those of files that changed since, count too
+	Bytes    int64 `json:"bytes"`    // of the cache folder's files, and of the one beside the data if it is used
+}
+
 // Report is what was found.
 type Report struct {
 	Path    []string `json:"path"`
@@ -105,6 +113,7 @@ type Report struct {
 	Skipped int64    `json:"skipped"` // members of shards that are not data
 	Fields  []Field  `json:"fields"`
 	Classes []Class  `json:"classes,omitempty"` // in the order of their labels
+	Entries *Entries `json:"entries,omitempty"` // nil: there are none
 
 	Checked int64         `json:"checked"`
 	Decoded bool          `json:"decoded"` // else headers and end marks
@@ -183,6 +192,9 @@ func fromIndex(c Config, l *dataset.Collection) *Report {
 	}
 	if x.Files() > 0 {
 		r.first = string(x.Name(0))
+	}
+	if n, bytes := entries.Stored(x, format.LocalBesidePath); n > 0 {
+		r.Entries = &Entries{n, bytes}
 	}
 	for _, name := range x.Classes() {
 		r.Classes = append(r.Classes, Class{Name: name})

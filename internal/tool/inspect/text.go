@@ -34,6 +34,9 @@ func (r *Report) WriteText(w io.Writer) error {
 		r.classLines(line)
 	}
 	line("digest", "%s", r.Digest)
+	if e := r.Entries; e != nil {
+		line("entry points", "of %s, %s", show.Count(e.Pictures, "JPEG", "JPEGs"), show.Bytes(float64(e.Bytes)))
+	}
 	for _, note := range r.Notes {
 		line("note", "%s", note)
 	}

@@ -22,16 +22,18 @@ import (
 type Config struct {
 	Data     format.Stored
 	Source   source.Source
+	Beside   string                  // the index that travels, beside which all are written too; "": none
 	Progress func(done, total int64) // of samples; may be nil
 }
 
 // Report is what is known after a run.
 type Report struct {
 	Folder   string `json:"folder"`
-	Pictures int64  `json:"pictures"` // JPEGs, of all samples
-	Learned  int64  `json:"learned"`  // of them, those with entry points
-	Bad      int64  `json:"bad"`      // samples that could not be read
-	Bytes    int64  `json:"bytes"`    // of the store
+	Beside   string `json:"beside,omitempty"` // the file beside the data
+	Pictures int64  `json:"pictures"`         // JPEGs, of all samples
+	Learned  int64  `json:"learned"`          // of them, those with entry points
+	Bad      int64  `json:"bad"`              // samples that could not be read
+	Bytes    int64  `json:"bytes"`            // of the store
 }
 
 // block is how many samples a goroutine takes at a time: neighbours are often stored
@@ -46,11 +48,20 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		return Report{}, errs.New(errs.Config, "the index of this dataset is not kept, so its entry points cannot be").
 			Because(errs.New(errs.Unreadable, "%s", c.Data.Index().Note())).Try("set STOKER_CACHE to a folder that can be written to")
 	}
-	store, err := entries.Open(dir, facts.Options{Limit: limit, Named: true})
+	o := facts.Options{Limit: limit, Named: true}
+	store, err := entries.Open(dir, o)
 	if err != nil {
 		return Report{}, err
 	}
 	defer store.Close()
+	if c.Beside != "" {
+		err = entries.CanWriteBeside(c.Beside)
+	} else {
+		err = store.Join(c.Data.Index(), format.LocalBesidePath, o)
+	}
+	if err != nil {
+		return Report{}, err // before everything is read
+	}
 	r := run{Config: c, found: make(chan found, block), next: new(atomic.Int64)}
 	r.report.Folder = dir
 	reading, stop := context.WithCancel(ctx)
@@ -68,6 +79,9 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	r.report.Bytes = store.Counts().Bytes
 	if refused := store.Facts().Counts().Refused; err == nil && refused > 0 {
 		err = errs.New(errs.Memory, "the entry points of %d pictures do not fit into %d bytes, 1 %% of the data", refused, limit)
+	}
+	if err == nil && c.Beside != "" {
+		r.report.Beside, err = store.WriteBeside(c.Data.Index(), c.Beside)
 	}
 	return r.report, err
 }
