@@ -22,27 +22,31 @@ import (
 func photoShards(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	for shard, names := range [][]string{{"astronaut", "chelsea", "coffee"}, {"rocket", "coffee", "chelsea"}} {
-		var b bytes.Buffer
-		w := tar.NewWriter(&b)
-		for i, name := range names {
-			raw, err := photos.Files.ReadFile(name + ".jpg")
-			if err == nil {
-				err = w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d%d.jpg", shard, i), Mode: 0o644, Size: int64(len(raw))})
-			}
-			if err == nil {
-				_, err = w.Write(raw)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+	write(t, filepath.Join(dir, "0.tar"), photoShard(t, 0, "astronaut", "chelsea", "coffee"))
+	write(t, filepath.Join(dir, "1.tar"), photoShard(t, 1, "rocket", "coffee", "chelsea"))
+	return dir
+}
+
+func photoShard(t *testing.T, number int, names ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for i, name := range names {
+		raw, err := photos.Files.ReadFile(name + ".jpg")
+		if err == nil {
+			err = w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d%d.jpg", number, i), Mode: 0o644, Size: int64(len(raw))})
 		}
-		if err := w.Close(); err != nil {
+		if err == nil {
+			_, err = w.Write(raw)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, fmt.Sprintf("%d.tar", shard)), b.Bytes())
 	}
-	return dir
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // elsewhere is a copy of a folder of shards with other times, for a user whose cache is empty.
@@ -152,5 +156,98 @@ func TestEntryPointsTravel(t *testing.T) {
 	}
 	if got := command(t, "inspect", filepath.Join(to, "{0..1}.tar")); !strings.Contains(got.out, "of 6 JPEGs") {
 		t.Errorf("%s%s", got.out, got.err)
+	}
+}
+
+// travelling is the file of entry points that came with a copy.
+func travelling(t *testing.T, dir string) string { return glob(t, dir, ".stoker", "*.entries")[0] }
+
+// None of the records are used if a shard was written anew, before a copy was used or after:
+// neither is the index that came with it.
+func TestEntryPointsOfAShardThatChanged(t *testing.T) {
+	for _, used := range []bool{false, true} {
+		to := travelled(t)
+		if used {
+			if e, _ := same(t, to); e.Known != e.Pictures {
+				t.Errorf("%+v", e)
+			}
+		}
+		write(t, filepath.Join(to, "1.tar"), photoShard(t, 1, "coffee", "rocket", "chelsea")) // of the same size
+		if e, told := same(t, to); e.Stored != 0 || len(told) > 0 {
+			t.Errorf("used before: %v: %+v, %q", used, e, told)
+		}
+		if got := command(t, "index", filepath.Join(to, "{0..1}.tar"), "--beside"); got.status != 0 {
+			t.Fatal(got.err)
+		}
+		again := elsewhere(t, to) // its index is new, its entry points are old
+		e, told := same(t, again)
+		if e.Stored != 0 || len(told) != 1 || !strings.Contains(told[0], "stoker index --entries --beside") {
+			t.Errorf("with entry points of before: %+v, %q", e, told)
+		}
+		if got := command(t, "index", filepath.Join(again, "{0..1}.tar"), "--entries"); got.status == 0 || !strings.Contains(got.err, travelling(t, again)) {
+			t.Errorf("%d: %s", got.status, got.err)
+		}
+		if got := command(t, "index", filepath.Join(again, "{0..1}.tar"), "--entries", "--beside"); got.status != 0 {
+			t.Errorf("%d: %s", got.status, got.err)
+		}
+		if e, told := same(t, elsewhere(t, again)); e.Known != e.Pictures || len(told) > 0 {
+			t.Errorf("written again: %+v, %q", e, told)
+		}
+	}
+}
+
+// A file of entry points that is not what it should be costs one notice, and is an error of a
+// command that names it.
+func TestEntryPointsThatTravelledBadly(t *testing.T) {
+	kept := travelled(t)
+	whole, err := os.ReadFile(travelling(t, kept))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, harm := range map[string]func(raw []byte) []byte{
+		"cut":             func(raw []byte) []byte { return raw[:len(raw)/2] },
+		"empty":           func([]byte) []byte { return nil },
+		"a flipped bit":   func(raw []byte) []byte { raw[len(raw)-100] ^= 1; return raw },
+		"a later version": func(raw []byte) []byte { raw[8]++; return raw },
+		"something else":  func(raw []byte) []byte { return bytes.Repeat([]byte("else"), len(raw)/4) },
+		"forged counts":   func(raw []byte) []byte { copy(raw[len(raw)-40:], "\xff\xff\xff\xff\xff\xff\xff\x7f"); return raw },
+	} {
+		t.Run(what, func(t *testing.T) {
+			to := elsewhere(t, kept)
+			write(t, travelling(t, to), harm(bytes.Clone(whole)))
+			e, told := same(t, to)
+			if e.Stored != 0 || len(told) != 1 || !strings.Contains(told[0], travelling(t, to)) {
+				t.Errorf("%+v, %q", e, told)
+			}
+			for _, flags := range [][]string{{"--entries"}, {"--entries", "--beside"}} {
+				got := command(t, append([]string{"index", filepath.Join(to, "{0..1}.tar")}, flags...)...)
+				if got.status == 0 || !strings.Contains(got.err, travelling(t, to)) {
+					t.Errorf("%q: %d: %s", flags, got.status, got.err)
+				}
+			}
+		})
+	}
+	t.Run("damaged records", func(t *testing.T) {
+		to := elsewhere(t, kept)
+		raw := bytes.Clone(whole)
+		for at := 300; at < len(raw)/2; at += 200 { // behind the first fact, before the table
+			raw[at] ^= 0xff
+		}
+		write(t, travelling(t, to), raw)
+		if e, told := same(t, to); e.Known == e.Pictures || len(told) != 1 {
+			t.Errorf("%+v, %q", e, told)
+		}
+	})
+}
+
+// What cannot be written beside the data is an error before everything is read.
+func TestEntryPointsThatCannotTravel(t *testing.T) {
+	from := photoShards(t)
+	write(t, filepath.Join(from, ".stoker"), []byte("a file in the place of the folder"))
+	if got := command(t, "index", filepath.Join(from, "{0..1}.tar"), "--entries", "--beside"); got.status == 0 || !strings.Contains(got.err, ".stoker") {
+		t.Errorf("%d: %s", got.status, got.err)
+	}
+	if got := command(t, "index", folder(t, 1), "--entries", "--beside"); got.status != 2 || !strings.Contains(got.err, "leave --beside out") {
+		t.Errorf("%d: %s", got.status, got.err)
 	}
 }

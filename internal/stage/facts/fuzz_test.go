@@ -25,7 +25,7 @@ func sum(data []byte, seed uint32) []byte {
 }
 
 // FuzzFile opens any bytes, with and without right checksums of header, table and footer,
-// and takes them over as what a process left.
+// takes them over as what a process left, and uses them as a file by itself.
 func FuzzFile(f *testing.F) {
 	_, name := one(f)
 	data, err := os.ReadFile(name)
@@ -83,6 +83,14 @@ func FuzzFile(f *testing.F) {
 			}
 		}
 		look()
+		f := alone(t, filepath.Join(dir, "test-0123456789abcdef"+sealedExt))
+		for i := range 101 {
+			f.Ahead(key(i))
+			if got, ok := f.Append(nil, key(i)); ok && !bytes.Equal(got, fact(key(i), 1)) {
+				t.Fatalf("fact %d: %q", i, got)
+			}
+		}
+		f.close()
 		s.add(0, 3, 1)
 		if err := s.Merge(ctx); err != nil {
 			t.Fatal(err)
