@@ -230,7 +230,7 @@ func TestEntryPointsThatTravelledBadly(t *testing.T) {
 	t.Run("damaged records", func(t *testing.T) {
 		to := elsewhere(t, kept)
 		raw := bytes.Clone(whole)
-		for at := 300; at < len(raw)/2; at += 200 { // behind the first fact, before the table
+		for at := 300; at < len(raw)/2; at += 200 { // after the first fact, before the table
 			raw[at] ^= 0xff
 		}
 		write(t, travelling(t, to), raw)

@@ -50,6 +50,8 @@
 //
 // A file that was not sealed is a header and records, the last of which may be broken.
 //
+// A sealed file may also be by itself, under any name, to travel with data: see WriteFile.
+//
 // Part of the format, never change without a new layout version: everything above. The
 // first 12 bytes mean the same in every version.
 //
