@@ -219,6 +219,10 @@ func TestEntryPointsThatTravelledBadly(t *testing.T) {
 			if e.Stored != 0 || len(told) != 1 || !strings.Contains(told[0], travelling(t, to)) {
 				t.Errorf("%+v, %q", e, told)
 			}
+			bench := command(t, "bench", filepath.Join(to, "{0..1}.tar"), "--batch-size", "2", "--epochs", "1", "--image-size", "32")
+			if bench.status != 0 || strings.Count(bench.out, travelling(t, to)) != 1 {
+				t.Errorf("%d: %s%s", bench.status, bench.out, bench.err)
+			}
 			for _, flags := range [][]string{{"--entries"}, {"--entries", "--beside"}} {
 				got := command(t, append([]string{"index", filepath.Join(to, "{0..1}.tar")}, flags...)...)
 				if got.status == 0 || !strings.Contains(got.err, travelling(t, to)) {
