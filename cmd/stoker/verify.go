@@ -109,6 +109,9 @@ func (i indexCmd) Run(con *console) error {
 		if e.Beside != "" {
 			fmt.Fprintf(con.out, "  entry points beside the data: %s\n", errs.Name(e.Beside))
 		}
+		if e.Known > 0 {
+			fmt.Fprintf(con.out, "  known before: of %s\n", show.Number(float64(e.Known)))
+		}
 		if e.Bad > 0 {
 			fmt.Fprintf(con.out, "  %s could not be read: see stoker verify\n", show.Count(e.Bad, "sample", "samples"))
 		}

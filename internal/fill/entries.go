@@ -9,7 +9,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/entries"
-	"github.com/stoker-data/stoker/internal/stage/facts"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
@@ -39,16 +38,9 @@ func (f *Filler) openEntries(part *dataset.Part) *entries.Store {
 	if f.spec.Entries.Off || part.Stored == nil || !readsPictures(part) {
 		return nil
 	}
-	dir, limit := entries.Folder(part.Stored.Index(), int64(f.spec.Entries.Limit))
-	if dir == "" {
-		return nil
-	}
-	o := facts.Options{Limit: limit, Notice: f.Notice}
-	store, err := entries.Open(dir, o)
-	if err != nil {
-		return nil // it was noticed
-	}
-	_ = store.Join(part.Stored.Index(), format.LocalBesidePath, o) // likewise
+	store, _ := entries.Open(part.Stored.Index(), entries.Options{ // what is wrong was noticed
+		Limit: int64(f.spec.Entries.Limit), Beside: format.LocalBesidePath, Notice: f.Notice,
+	})
 	return store
 }
 

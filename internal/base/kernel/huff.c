@@ -457,8 +457,18 @@ static void scan_ended(stk_huff *h) {
   if (h->marker >= M_RST0 && h->marker < M_RST0 + 8) stk_huff_corrupt(h, "one restart marker too many");
 }
 
+#ifdef __x86_64__
+__attribute__((target("bmi,bmi2"))) static void walk_bmi2(stk_huff *h, int64_t want) { skip(h, want, 1); }
+#endif
+
 void stk_huff_walk(stk_huff *h, int64_t want) {
   h->leaps = 0;
+#ifdef __x86_64__
+  if (h->l->level > 0 && __builtin_cpu_supports("bmi2")) {
+    walk_bmi2(h, want);
+    return;
+  }
+#endif
   skip(h, want, 0);
 }
 

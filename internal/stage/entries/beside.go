@@ -77,9 +77,8 @@ func openBeside(x *index.Index, where func(*index.Index) string, o facts.Options
 	return nil, nil
 }
 
-// Join also uses the records that came with the data of an index; see openBeside. It is called
-// before anything else of the store.
-func (s *Store) Join(x *index.Index, where func(*index.Index) string, o facts.Options) error {
+// join also uses the records that came with the data of an index; see openBeside.
+func (s *Store) join(x *index.Index, where func(*index.Index) string, o facts.Options) error {
 	f, err := openBeside(x, where, o)
 	if f == nil {
 		return err
@@ -118,7 +117,7 @@ func (s *Store) appendRecord(dst []byte, k facts.Key) ([]byte, bool) {
 // CanWriteBeside says why WriteBeside will not write beside an index: what is there is
 // damaged, or of a later version.
 func CanWriteBeside(at string) error {
-	f, err := facts.OpenFile(besidePath(at), kind, facts.Options{Named: true})
+	f, err := facts.OpenFile(besidePath(at), kind, facts.Options{What: what, Named: true})
 	switch {
 	case errs.CodeOf(err) == errs.NotFound:
 		return nil
@@ -141,7 +140,7 @@ func (s *Store) WriteBeside(x *index.Index, at string) (path string, err error) 
 	}
 	there := places(x, b)
 	path = besidePath(at)
-	return path, facts.WriteFile(path, kind, func(yield func(facts.Key, []byte) bool) {
+	return path, facts.WriteFile(path, kind, what, func(yield func(facts.Key, []byte) bool) {
 		if !yield(mark(x), nil) {
 			return
 		}
@@ -161,7 +160,7 @@ func Stored(x *index.Index, where func(*index.Index) string) (pictures, bytes in
 	if dir, _ := Folder(x, 0); dir != "" {
 		pictures, bytes = facts.Stored(dir, kind)
 	}
-	if f, _ := openBeside(x, where, facts.Options{}); f != nil {
+	if f, _ := openBeside(x, where, facts.Options{What: what}); f != nil {
 		n := f.Counts()
 		pictures, bytes = max(pictures, n.Found-1), bytes+n.Bytes
 		_ = f.Close()

@@ -65,14 +65,61 @@ func Folder(x *index.Index, limit int64) (dir string, most int64) {
 	return strings.TrimSuffix(x.Path(), ".idx") + ".facts", min(cmp.Or(limit, usualLimit), max(data/100, leastLimit))
 }
 
-// Open opens the records in a folder, which is made if it is missing. An error is one only if
-// Options.Named is set; see facts.Open.
-func Open(dir string, o facts.Options) (*Store, error) {
-	f, err := facts.Open(dir, kind, o)
+// what is what the facts are, for messages.
+const what = "entry points of JPEGs"
+
+// Options are how records are opened.
+type Options struct {
+	// Limit is what they may take at most, in bytes, unless a hundredth of the data is less;
+	// 0: the usual limit.
+	Limit int64
+	// Beside is where an index that travels with the data is, or would be; "": nowhere.
+	Beside func(*index.Index) string
+	// Notice and Named are those of facts.Options.
+	Notice func(string)
+	Named  bool
+}
+
+// Open opens the records of the data of an index, in a folder that is made if it is missing,
+// and those that came with the data; nil: the index is not kept, so nothing is. Errors: see
+// facts.Open.
+func Open(x *index.Index, o Options) (*Store, error) {
+	dir, limit := Folder(x, o.Limit)
+	if dir == "" {
+		return nil, nil
+	}
+	all := facts.Options{
+		What: what, Limit: limit, Notice: o.Notice, Named: o.Named,
+		Holds: func() func(uint64) bool { return holds(x) },
+	}
+	f, err := facts.Open(dir, kind, all)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{facts: f}, nil
+	s := &Store{facts: f}
+	if err := s.join(x, o.Beside, all); err != nil && o.Named {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// holds says of which files records hold: those of the index, in the versions that it has. It
+// takes 2 bytes of memory for each file, and says yes for one in 16 of the others.
+func holds(x *index.Index) func(file uint64) bool {
+	bits := make([]uint64, x.Files()/4+1)
+	at := func(key uint64) (word, bit uint64) { return key / 64 % uint64(len(bits)), key % 64 }
+	var path []byte
+	for file := range x.Files() {
+		var key uint64
+		key, path = FileOf(x, file, path)
+		word, bit := at(key)
+		bits[word] |= 1 << bit
+	}
+	return func(file uint64) bool {
+		word, bit := at(file)
+		return bits[word]>>bit&1 != 0
+	}
 }
 
 // Facts is where the records are.
@@ -204,18 +251,25 @@ func (l *Lane) load(jpeg []byte) bool {
 }
 
 // Record is the record of a JPEG that is stored at off of a file, with all its points, up to
-// where it is damaged; ok is false if it has none.
-func Record(k *kernel.Lane, file uint64, off int64, jpeg []byte) (key facts.Key, record []byte, ok bool) {
+// where it is damaged; nil: the store has it. ok is false if the picture has none.
+func (s *Store) Record(k *kernel.Lane, file uint64, off int64, jpeg []byte) (key facts.Key, record []byte, ok bool) {
 	print := kernel.Fingerprint(jpeg)
 	if len(jpeg) < Least || print == 0 {
 		return key, nil, false
 	}
-	points, _ := k.Points(jpeg, Spacing) // damage is reported where the picture is used
+	key = keyOf(file, off, jpeg, print)
+	if old, known := s.facts.Append(nil, key); known && isAll(old, print) {
+		return key, nil, true
+	}
+	points, err := k.Points(jpeg, Spacing) // damage is reported where the picture is used
 	if len(points) == 0 {
 		return key, nil, false
 	}
 	record, ok = appendRecord(nil, print, points)
-	return keyOf(file, off, jpeg, print), record, ok
+	if ok && err == nil {
+		setAll(record)
+	}
+	return key, record, ok
 }
 
 func keyOf(file uint64, off int64, jpeg []byte, print uint64) facts.Key {

@@ -14,7 +14,7 @@ import (
 // of that picture takes:
 //
 //	fingerprint  8 bytes, little-endian as all that follows
-//	count        4 bytes
+//	count        4 bytes; the highest bit: these are all
 //	steps        1 byte: how many there are
 //	widths       5 bytes: bits of the number of a step; of what the step is longer than its
 //	             shortest, in bits of the scan; of the change of each predictor, zigzag-coded
@@ -23,6 +23,15 @@ import (
 //
 // A photograph's point takes 5 to 6 bytes.
 const recordHead = 8 + 4 + 1 + fields
+
+// allBit is the bit of the count that says that the scan has no more points.
+const allBit = 1 << 31
+
+func setAll(record []byte) { record[11] |= allBit >> 24 }
+
+func isAll(record []byte, print uint64) bool {
+	return len(record) >= recordHead && binary.LittleEndian.Uint64(record) == print && record[11]&(allBit>>24) != 0
+}
 
 // fields is how many numbers a point has.
 const fields = 5
@@ -130,7 +139,7 @@ func parseRecord(dst []kernel.Point, b []byte, print uint64) (points []kernel.Po
 	if len(b) < recordHead || binary.LittleEndian.Uint64(b) != print {
 		return dst, false
 	}
-	count, listed, w := int(binary.LittleEndian.Uint32(b[8:])), int(b[12]), b[13:recordHead]
+	count, listed, w := int(binary.LittleEndian.Uint32(b[8:])&^allBit), int(b[12]), b[13:recordHead]
 	b = b[recordHead:]
 	if len(b) < 8*listed || count > 0 && listed == 0 {
 		return dst, false

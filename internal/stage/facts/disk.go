@@ -24,9 +24,9 @@ const (
 // disk is the folder. Everything that changes it is done here, with names below it.
 type disk struct {
 	dir string
-	// before is called with each change before it is made, and can refuse it; nil: there
-	// is nobody to ask. Tests record what is done, and break it. to is the new name of a
-	// renamed file, data what is written.
+	// before is called with each change before it is made, and with each file that is to be
+	// mapped ("open"), and can refuse it; nil: there is nobody to ask. Tests record what is
+	// done, and break it. to is the new name of a renamed file, data what is written.
 	before func(op, name, to string, data []byte) error
 }
 
@@ -191,7 +191,7 @@ func (d disk) mtime() (int64, error) {
 // list lists the folder. A list that was made while another process merged may lack both
 // the merged file and those that it replaces, so two that agree are made.
 func (d disk) list(kind string) (l found, err error) {
-	for range 5 {
+	for try := range 5 {
 		before := l.files
 		l = found{}
 		if l.mtime, err = d.mtime(); err != nil {
@@ -205,10 +205,9 @@ func (d disk) list(kind string) (l found, err error) {
 		for _, e := range all {
 			whole = l.add(e, kind) && whole
 		}
-		if before != nil && slices.Equal(before, l.files) && whole {
+		if try > 0 && slices.Equal(before, l.files) && whole {
 			break
 		}
-		l.files = append([]string{}, l.files...)
 	}
 	return l, nil
 }

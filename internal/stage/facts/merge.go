@@ -17,9 +17,9 @@ import (
 const (
 	// maxInputs bounds the memory of one merge.
 	maxInputs = 64
-	// maxRescued bounds the facts that are taken over from one file, more than any
-	// process leaves.
-	maxRescued = 64 << 10
+	// maxRescued bounds the facts that are taken over from one file: more than any dataset
+	// has, in 64 MiB of memory. Of a merged file whose table is damaged, all are.
+	maxRescued = 4 << 20
 	// stride is how far ahead a merge reads, and after how many bytes it syncs, so that
 	// it never keeps much memory waiting for the disk.
 	stride = 32 << 20
@@ -47,14 +47,16 @@ func (w *writer) plan() {
 			top = c
 		}
 	}
-	if limit := w.opt.Limit; w.full && (!w.squeezed || w.bytes > limit+limit/16) {
-		top, w.squeezed = len(count), true // replaced facts give back their room
+	squeeze := w.full && (!w.squeezed || w.bytes > w.opt.Limit+w.opt.Limit/16)
+	if squeeze {
+		top, w.squeezed = len(count), true // facts that were replaced, or hold no more, give back their room
 	}
-	w.start(top)
+	w.start(top, squeeze)
 }
 
-// start merges all files up to a class, and what was left.
-func (w *writer) start(top int) {
+// start merges all files up to a class, and what was left. squeeze: facts that hold no more
+// are dropped.
+func (w *writer) start(top int, squeeze bool) {
 	var inputs []*segment
 	for _, g := range w.files {
 		if class(g.size) <= top && !g.broken.Load() {
@@ -74,10 +76,11 @@ func (w *writer) start(top int) {
 			left = append(left, name)
 		}
 	}
-	if len(inputs) < 2 && len(left) == 0 {
+	squeeze = squeeze && w.opt.Holds != nil && len(inputs) > 0
+	if len(inputs) < 2 && len(left) == 0 && !squeeze {
 		return
 	}
-	m := &merge{Store: w.Store, ctx: w.ctx, left: left[:min(len(left), 2)], tmps: w.seen.tmps}
+	m := &merge{Store: w.Store, ctx: w.ctx, squeeze: squeeze, left: left[:min(len(left), 2)], tmps: w.seen.tmps}
 	for _, g := range inputs {
 		m.inputs = append(m.inputs, g.hold())
 	}
@@ -111,7 +114,7 @@ func (w *writer) mergeAll() {
 		w.mergeEnded(<-w.merged)
 	}
 	if !w.noMerge && !w.failed {
-		w.start(64)
+		w.start(64, false)
 	}
 	for w.merging {
 		w.mergeEnded(<-w.merged)
@@ -121,13 +124,15 @@ func (w *writer) mergeAll() {
 // merge is one merge, in a goroutine of its own.
 type merge struct {
 	*Store
-	ctx    context.Context
-	inputs []*segment // held
-	left   []string   // parts of processes that have died, damaged files
-	tmps   []leftover
-	open   []*os.File // of the parts: their locks
-	gone   []string   // files that the result replaces
-	ignore []string   // of left: those that are not ours to touch
+	ctx     context.Context
+	inputs  []*segment // held
+	squeeze bool
+	holds   func(file uint64) bool // facts of it hold; nil: all do
+	left    []string               // parts of processes that have died, damaged files
+	tmps    []leftover
+	open    []*os.File // of the parts: their locks
+	gone    []string   // files that the result replaces
+	ignore  []string   // of left: those that are not ours to touch
 }
 
 type mergeResult struct {
@@ -177,7 +182,10 @@ func (m *merge) locked() error {
 	for _, name := range m.left {
 		rescued = m.rescue(name) || rescued
 	}
-	if len(m.inputs) < 2 && !rescued {
+	if m.squeeze {
+		m.holds = m.opt.Holds()
+	}
+	if len(m.inputs) < 2 && !rescued && !m.gains() {
 		return errNothing
 	}
 	if err := m.write(); err != nil {
@@ -189,6 +197,26 @@ func (m *merge) locked() error {
 		}
 	}
 	return nil
+}
+
+// gains says whether a merge of one file would drop a sixteenth of it, at least: it looks at
+// some records.
+func (m *merge) gains() bool {
+	const looks = 256
+	seen, gone := 0, 0
+	for _, g := range m.inputs {
+		guarded(func() {
+			for i := 0; i < len(g.table); i += max(1, len(g.table)/looks) {
+				if rec := g.record(g.table[i]); g.table[i].hash != 0 && len(rec) >= recordHead {
+					seen++
+					if m.holds != nil && !m.holds(keyOf(rec).File) {
+						gone++
+					}
+				}
+			}
+		})
+	}
+	return gone > 0 && gone >= seen/16
 }
 
 // rescue makes an input of what is whole in a file without a table, up to the first
@@ -272,6 +300,9 @@ func (m *merge) write() (err error) {
 	t := newTable(side, most, m.seed)
 	off, synced := int64(headerLen), int64(0)
 	for rec := range m.newest(m.inputs) {
+		if m.holds != nil && !m.holds(keyOf(rec).File) {
+			continue
+		}
 		t.put(slot{hash(rec), placeOf(off, len(rec)-recordHead)})
 		var zero [8]byte
 		_, _ = buf.Write(rec)

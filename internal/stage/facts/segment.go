@@ -27,6 +27,10 @@ type segment struct {
 
 // openSegment maps a sealed file and checks it; the caller holds it.
 func openSegment(d disk, name, kind string, seed uint32) (*segment, error) {
+	err := d.ask("open", name, "", nil)
+	if err != nil {
+		return nil, err
+	}
 	data, err := mapped(d.path(name))
 	if err != nil {
 		return nil, err

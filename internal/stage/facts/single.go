@@ -18,16 +18,16 @@ import (
 
 // WriteFile writes facts to a file, whole or not at all. One that is there is replaced: who
 // has it open goes on with the old one. Facts of one key that differ are in it once, the last
-// of them. It takes 16 bytes of memory for each fact. Errors: unreadable or space (the
+// of them. what is Options.What. It takes 16 bytes of memory for each fact. Errors: unreadable or space (the
 // folder cannot be written to).
-func WriteFile(path, kind string, all iter.Seq2[Key, []byte]) error {
+func WriteFile(path, kind, what string, all iter.Seq2[Key, []byte]) error {
 	d := disk{dir: filepath.Dir(path)}
 	err := os.MkdirAll(d.dir, 0o755)
 	if err == nil {
 		err = writeFile(d, filepath.Base(path), kind, all)
 	}
 	if err != nil {
-		return errs.New(unwritten(err), "the file of what was learned from samples cannot be written").At(errs.Where{File: path}).Because(err).
+		return errs.New(unwritten(err), "cannot write the file of %s", what).At(errs.Where{File: path}).Because(err).
 			Try("free some space there, or make the folder one that can be written to")
 	}
 	return nil
@@ -92,7 +92,7 @@ func OpenFile(path, kind string, o Options) (*Store, error) {
 	g, err := openSegment(s.d, s.name, kind, s.seed)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, errs.New(errs.NotFound, "there is no file of what was learned from samples").At(errs.Where{File: path})
+		return nil, errs.New(errs.NotFound, "there is no file of %s", o.What).At(errs.Where{File: path})
 	case err != nil:
 		s.n.damaged.Add(1)
 		s.report("damage", path, err)

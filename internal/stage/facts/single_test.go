@@ -15,7 +15,7 @@ import (
 func written(t testing.TB, n, version int) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "below", "any.name")
-	if err := WriteFile(path, "test", some(0, n, version)); err != nil {
+	if err := WriteFile(path, "test", "things", some(0, n, version)); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -48,7 +48,7 @@ func alone(t testing.TB, path string) *opened {
 // A file by itself has its facts, the last of each key, and takes no more.
 func TestFileByItself(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "below", "any.name")
-	err := WriteFile(path, "test", func(yield func(Key, []byte) bool) {
+	err := WriteFile(path, "test", "things", func(yield func(Key, []byte) bool) {
 		some(0, 3000, 1)(yield)
 		some(100, 200, 2)(yield)
 	})
@@ -98,7 +98,7 @@ func TestFileIsReplaced(t *testing.T) {
 	if err := os.Chtimes(left, long, long); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFile(path, "test", some(0, 60, 2)); err != nil {
+	if err := WriteFile(path, "test", "things", some(0, 60, 2)); err != nil {
 		t.Fatal(err)
 	}
 	old.has(0, 50, 1)
@@ -111,10 +111,10 @@ func TestFileIsReplaced(t *testing.T) {
 // The folder is a file, and the place is a folder.
 func TestFileCannotBeWritten(t *testing.T) {
 	path := written(t, 5, 1)
-	if err := WriteFile(filepath.Join(path, "x"), "test", some(0, 5, 1)); errs.CodeOf(err) != errs.Unreadable {
+	if err := WriteFile(filepath.Join(path, "x"), "test", "things", some(0, 5, 1)); errs.CodeOf(err) != errs.Unreadable {
 		t.Error(err)
 	}
-	if err := WriteFile(filepath.Dir(path), "test", some(0, 5, 1)); errs.CodeOf(err) != errs.Unreadable {
+	if err := WriteFile(filepath.Dir(path), "test", "things", some(0, 5, 1)); errs.CodeOf(err) != errs.Unreadable {
 		t.Error(err)
 	}
 	if all := names(t, filepath.Dir(filepath.Dir(path)), ""); len(all) != 1 {

@@ -18,6 +18,8 @@ import (
 
 // Options are how a store is opened; the zero value reads and adds nothing.
 type Options struct {
+	// What is what the facts are, for messages: "entry points of JPEGs".
+	What string
 	// Limit is how many bytes the folder's files may have, those of other kinds
 	// included. Beyond it, nothing is added: samples keep the facts that they have. A
 	// merge needs room for its result besides, while it runs.
@@ -25,6 +27,9 @@ type Options struct {
 	// Notice is told what the user should know, at most once for each cause, one call at
 	// a time, from any goroutine. It may be nil, and must not call the store.
 	Notice func(string)
+	// Holds is asked, when the limit is reached, for a function that says whether facts of a
+	// File still hold; the others are dropped. It may be nil: all do.
+	Holds func() func(file uint64) bool
 	// Named says that the user asked for the store by name: what Notice would be told is
 	// an error of Open or Flush instead.
 	Named bool
@@ -184,20 +189,28 @@ func (s *Store) report(cause, path string, err error) {
 	}
 	switch at := (errs.Where{File: path}); {
 	case cause == "write":
-		e = errs.New(unwritten(err), "what is learned from samples cannot be kept for the next time").At(at).Because(err).
+		e = errs.New(unwritten(err), "cannot write %s", s.opt.What).At(at).Because(err).
 			Try("free some space there, or set STOKER_CACHE to a folder that can be written to")
 	case cause == "merge":
-		e = errs.New(errs.Unreadable, "files of what was learned from samples are not merged").At(at).Because(err).
+		e = errs.New(errs.Unreadable, "files of %s are not merged", s.opt.What).At(at).Because(err).
 			Try("set STOKER_CACHE to a folder on a local disk")
 	case errors.Is(err, errLater):
 		cause = "version"
-		e = errs.New(errs.Incompatible, "a file of what was learned from samples is not used").At(at).Because(err)
+		e = errs.New(errs.Incompatible, "a file of %s is not used", s.opt.What).At(at).Because(err)
+	case !isDamage(err):
+		cause = "read"
+		e = errs.New(errs.Unreadable, "a file of %s cannot be read", s.opt.What).At(at).Because(err)
 	default:
-		e = errs.New(errs.Damaged, "a file of what was learned from samples is not used").At(at).Because(err).Try("%s", hint)
+		e = errs.New(errs.Damaged, "a file of %s is not used", s.opt.What).At(at).Because(err).Try("%s", hint)
 	}
+	s.tell(cause, e)
+}
+
+// tell passes a problem on.
+func (s *Store) tell(cause string, e *errs.Error) {
 	s.telling.Lock()
 	defer s.telling.Unlock()
-	if s.err == nil {
+	if s.err == nil && cause != "limit" {
 		s.err = e
 	}
 	if s.told[cause] || s.opt.Named || s.opt.Notice == nil {
@@ -209,6 +222,13 @@ func (s *Store) report(cause, path string, err error) {
 		text += "; " + e.Hint
 	}
 	s.opt.Notice(text)
+}
+
+// isDamage says whether a file's bytes are the reason why it was not opened, and not the
+// system: too many open files, a permission, a disk that fails.
+func isDamage(err error) bool {
+	var number unix.Errno
+	return !errors.As(err, &number)
 }
 
 // unwritten is the code of what could not be written.
@@ -281,9 +301,9 @@ func (s *Store) put(k Key, fact []byte) (full bool) {
 	if full = len(s.queue)+recordHead+align8(len(fact)) > cap(s.queue); !full {
 		s.queue = appendRecord(s.queue, k, fact)
 	}
-	half := len(s.queue) >= s.lim.queue/4
+	filling := len(s.queue) >= s.lim.queue/4
 	s.mu.Unlock()
-	if half {
+	if filling {
 		signal(s.wake)
 	}
 	return full

@@ -298,8 +298,13 @@ func TestModel(t *testing.T) {
 		lim := small
 		lim.facts = rapid.IntRange(1, 40).Draw(rt, "facts")
 		lim.fan = rapid.IntRange(2, 5).Draw(rt, "fan")
+		notice := func(s string) {
+			if limit == plenty || !strings.Contains(s, "fill their limit") {
+				rt.Errorf("notice: %s", s)
+			}
+		}
 		newStore := func() *Store {
-			s, err := open(disk{dir: dir}, "test", Options{Limit: limit, Notice: func(s string) { rt.Errorf("notice: %s", s) }}, lim)
+			s, err := open(disk{dir: dir}, "test", Options{Limit: limit, Notice: notice}, lim)
 			if err != nil {
 				rt.Fatal(err)
 			}

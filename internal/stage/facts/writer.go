@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
 // writer is what the store's goroutine owns. It empties the queue into the part of this
@@ -37,6 +40,7 @@ type writer struct {
 
 	files   map[string]*segment
 	ignored map[string]bool // files that are not used; true: a merge may take over what is whole in them
+	unread  bool            // one could not be opened, for another reason than its bytes: the next look tries again
 	parts   []leftover      // of others
 	seen    found           // by the last look
 	bytes   int64           // of the folder's files
@@ -168,6 +172,7 @@ func (w *writer) write(buf []byte) {
 			w.n.known.Add(1)
 		case !w.fits(room+2*slotLen, known):
 			w.n.refused.Add(1)
+			w.tell("limit", errs.New(errs.Space, "%s fill their limit of %s: those of other samples are not kept", w.opt.What, mem.Size(w.opt.Limit)).At(errs.Where{File: w.d.dir}))
 		case !w.begin():
 			w.n.dropped.Add(1)
 		default:
@@ -201,10 +206,10 @@ func (w *writer) fits(n int64, replaces bool) bool {
 		n += headerLen + footerLen
 	}
 	limit := w.opt.Limit
+	w.full = w.full || w.bytes+n > limit
 	if replaces {
 		return w.bytes+n <= limit+limit/8
 	}
-	w.full = w.full || w.bytes+n > limit
 	return !w.full
 }
 
@@ -381,7 +386,7 @@ func (w *writer) republish() {
 // look finds files of other processes, if the folder has changed. One that changed in
 // the last seconds may change again without another time.
 func (w *writer) look(always bool) {
-	if !always && len(w.parts) == 0 && time.Since(time.Unix(0, w.seen.mtime)).Abs() > 5*time.Second {
+	if !always && !w.unread && len(w.parts) == 0 && time.Since(time.Unix(0, w.seen.mtime)).Abs() > 5*time.Second {
 		if mtime, err := w.d.mtime(); err != nil || mtime == w.seen.mtime {
 			return
 		}
@@ -390,6 +395,7 @@ func (w *writer) look(always bool) {
 	changed, vanished := false, true
 	for try := 0; vanished && try < 5; try++ { // what vanishes was merged, into another one
 		var err error
+		w.unread = false
 		if l, err = w.d.list(w.kind); err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
 				w.report("write", w.d.dir, err)
@@ -401,7 +407,7 @@ func (w *writer) look(always bool) {
 			if _, ignored := w.ignored[name]; w.files[name] == nil && !ignored {
 				added := w.add(name)
 				_, ignored = w.ignored[name]
-				changed, vanished = changed || added, vanished || !added && !ignored
+				changed, vanished = changed || added, vanished || !added && !ignored && !w.unread
 			}
 		}
 	}
@@ -449,8 +455,12 @@ func (w *writer) add(name string) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		return false // merged since it was listed
 	}
-	w.ignored[name] = !errors.Is(err, errLater) && !errors.Is(err, errForeign)
-	w.n.damaged.Add(1)
+	if isDamage(err) || errors.Is(err, errLater) {
+		w.ignored[name] = !errors.Is(err, errLater) && !errors.Is(err, errForeign)
+		w.n.damaged.Add(1)
+	} else {
+		w.unread = true
+	}
 	w.report("damage", w.d.path(name), err)
 	return false
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/facts"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
 // Config is one run.
@@ -32,6 +33,7 @@ type Report struct {
 	Beside   string `json:"beside,omitempty"` // the file beside the data
 	Pictures int64  `json:"pictures"`         // JPEGs, of all samples
 	Learned  int64  `json:"learned"`          // of them, those with entry points
+	Known    int64  `json:"known"`            // of these, those of which all were known before
 	Bad      int64  `json:"bad"`              // samples that could not be read
 	Bytes    int64  `json:"bytes"`            // of the store
 }
@@ -40,7 +42,8 @@ type Report struct {
 // together.
 const block = 64
 
-// Run reads every sample once. It fails if nothing can be kept, or if the limit does not
+// Run reads every sample once, and decodes the pictures whose points are not all known: a run
+// that was interrupted goes on where it was. It fails if nothing can be kept, or if the limit does not
 // hold all; samples that cannot be read are counted.
 func Run(ctx context.Context, c Config) (Report, error) {
 	dir, limit := entries.Folder(c.Data.Index(), 0)
@@ -48,21 +51,19 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		return Report{}, errs.New(errs.Config, "the index of this dataset is not kept, so its entry points cannot be").
 			Because(errs.New(errs.Unreadable, "%s", c.Data.Index().Note())).Try("set STOKER_CACHE to a folder that can be written to")
 	}
-	o := facts.Options{Limit: limit, Named: true}
-	store, err := entries.Open(dir, o)
+	o := entries.Options{Named: true, Beside: format.LocalBesidePath}
+	if c.Beside != "" { // it is written anew
+		o.Beside = nil
+		if err := entries.CanWriteBeside(c.Beside); err != nil {
+			return Report{}, err // before everything is read
+		}
+	}
+	store, err := entries.Open(c.Data.Index(), o)
 	if err != nil {
 		return Report{}, err
 	}
 	defer store.Close()
-	if c.Beside != "" {
-		err = entries.CanWriteBeside(c.Beside)
-	} else {
-		err = store.Join(c.Data.Index(), format.LocalBesidePath, o)
-	}
-	if err != nil {
-		return Report{}, err // before everything is read
-	}
-	r := run{Config: c, found: make(chan found, block), next: new(atomic.Int64)}
+	r := run{Config: c, store: store, found: make(chan found, block), next: new(atomic.Int64)}
 	r.report.Folder = dir
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
@@ -76,9 +77,13 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	for range r.found { // so that all goroutines end
 	}
 	r.report.Pictures, r.report.Bad = r.pictures.Load(), r.bad.Load()
+	r.report.Known = r.known.Load()
+	r.report.Learned += r.report.Known
 	r.report.Bytes = store.Counts().Bytes
 	if refused := store.Facts().Counts().Refused; err == nil && refused > 0 {
-		err = errs.New(errs.Memory, "the entry points of %d pictures do not fit into %d bytes, 1 %% of the data", refused, limit)
+		r.report.Learned -= refused
+		err = errs.New(errs.Space, "the entry points of %d pictures do not fit into their limit of %s", refused, show.Size(limit)).
+			At(errs.Where{File: dir}).Try("train with those that are kept: pictures without them are decoded as before")
 	}
 	if err == nil && c.Beside != "" {
 		r.report.Beside, err = store.WriteBeside(c.Data.Index(), c.Beside)
@@ -93,6 +98,8 @@ type found struct {
 
 type run struct {
 	Config
+	store               *entries.Store
+	known               atomic.Int64 // pictures whose records have all points
 	found               chan found
 	next                *atomic.Int64
 	done, pictures, bad atomic.Int64
@@ -138,8 +145,12 @@ func (r *run) read(ctx context.Context) {
 				r.pictures.Add(1)
 				var file uint64
 				file, path = entries.FileOf(x, v.File, path)
-				key, record, ok := entries.Record(lane, file, entries.Offset(v.Off, v.Unpacked), v.Data)
+				key, record, ok := r.store.Record(lane, file, entries.Offset(v.Off, v.Unpacked), v.Data)
 				if !ok {
+					continue
+				}
+				if record == nil {
+					r.known.Add(1)
 					continue
 				}
 				select {
