@@ -97,7 +97,7 @@ func (d disk) rename(f file, name string) error {
 // sweep removes files that nobody ends writing: their process has died, or their machine.
 func (d disk) sweep(tmps []leftover) {
 	for _, t := range tmps {
-		if t.age > sweepAge {
+		if t.sweepable() {
 			_ = d.remove(t.name)
 		}
 	}

@@ -174,6 +174,40 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// Both files of a merge that did not end are removed, also if there is nothing to merge.
+func TestMergesThatDidNotEnd(t *testing.T) {
+	dir, _ := one(t)
+	s := openWith(t, disk{dir: dir, before: func(op, name, _ string, _ []byte) error {
+		if filepath.Ext(name) == mergeExt && (op == "rename" || op == "remove") { // as if it had been killed
+			return unix.EIO
+		}
+		return nil
+	}}, Options{Limit: plenty}, quiet)
+	s.add(100, 110, 1)
+	_ = s.Merge(ctx)
+	s.close()
+	left := names(t, dir, mergeExt)
+	if len(left) != 2 {
+		t.Fatalf("%q", left)
+	}
+	then := time.Now().Add(-2 * time.Hour)
+	for _, name := range left {
+		if err := os.Chtimes(name, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names(t, dir, sealedExt)[1:] {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = openSmall(t, dir)
+	eventually(t, "what a merge left is removed", func() bool { return len(names(t, dir, mergeExt)) == 0 })
+	if told := s.told(); len(told) > 0 || len(names(t, dir, sealedExt)) != 1 {
+		t.Errorf("%q, %q", told, names(t, dir, sealedExt))
+	}
+}
+
 // A damaged record is not found, all others are, and another takes its place.
 func TestDamagedRecord(t *testing.T) {
 	dir, name := one(t)

@@ -54,8 +54,9 @@ func (w *writer) plan() {
 	w.start(top, squeeze)
 }
 
-// start merges all files up to a class, and what was left. squeeze: facts that hold no more
-// are dropped.
+// start merges all files up to a class, and what was left. If there is nothing to merge, it
+// removes merges that did not end: they may be as large as all facts. squeeze: facts that hold
+// no more are dropped.
 func (w *writer) start(top int, squeeze bool) {
 	var inputs []*segment
 	for _, g := range w.files {
@@ -77,7 +78,8 @@ func (w *writer) start(top int, squeeze bool) {
 		}
 	}
 	squeeze = squeeze && w.opt.Holds != nil && len(inputs) > 0
-	if len(inputs) < 2 && len(left) == 0 && !squeeze {
+	old := slices.ContainsFunc(w.seen.tmps, leftover.sweepable)
+	if len(inputs) < 2 && len(left) == 0 && !squeeze && !old {
 		return
 	}
 	m := &merge{Store: w.Store, ctx: w.ctx, squeeze: squeeze, left: left[:min(len(left), 2)], tmps: w.seen.tmps}
@@ -139,6 +141,9 @@ type mergeResult struct {
 	err    error
 	ignore []string
 }
+
+// sweepable says whether a merge that did not end is removed.
+func (l leftover) sweepable() bool { return l.age > sweepAge }
 
 // errNothing is a merge's that found nothing to do: another process was faster.
 var errNothing = errors.New("there is nothing to merge")
@@ -285,12 +290,13 @@ func (m *merge) write() (err error) {
 			_ = m.d.remove(out.name)
 		}
 	}()
-	side, err := os.CreateTemp(m.d.dir, m.kind+"-*"+mergeExt)
+	unnamed, err := m.d.create(m.kind, mergeExt)
 	if err != nil {
 		return err
 	}
+	side := unnamed.f
 	defer side.Close()
-	_ = os.Remove(side.Name())
+	_ = m.d.remove(unnamed.name) // it is found by its name if the process dies before
 	most := int64(0)
 	for _, g := range m.inputs {
 		most += g.facts
