@@ -213,7 +213,7 @@ kernel-chains:
 
 # Images of a disk after a power cut, at every point of a run, and processes that are killed while they write.
 facts-powercuts:
-	STOKER_POWERCUTS=$${IMAGES:-40000} STOKER_KILLS=$${KILLS:-100} go test -count=1 -timeout $(LONG) -v -run '^(TestPowerCuts|TestKills)$$' ./internal/stage/facts
+	STOKER_POWERCUTS=$${IMAGES:-40000} STOKER_KILLS=$${KILLS:-100} go test -count=1 -timeout $(LONG) -v -run '^(TestPowerCuts|TestKills|TestEnginesAreKilled)$$' ./internal/stage/facts ./internal/loader
 
 # A process more than there are cores, because many tests wait. worksteal keeps
 # neighbouring tests in one process, which shares the fixtures of their module, until
