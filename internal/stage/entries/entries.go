@@ -283,7 +283,11 @@ func keyOf(file uint64, off int64, jpeg []byte, print uint64) facts.Key {
 func (l *Lane) Learn(e *kernel.Entries) {
 	l.tally.Leapt += int64(e.Leapt)
 	l.tally.MCUs += int64(e.Reached)
-	if e.Wrong {
+	switch n := len(l.points); {
+	case !e.Wrong:
+	case len(e.Found) >= n && slices.Equal(e.Found[:n], l.points):
+		e.Found = e.Found[n:] // right up to the damage for which the decode failed, after a jump and without
+	default:
 		l.tally.Wrong++
 		l.points, l.fresh, l.wrong = l.points[:0], 0, true
 	}
