@@ -189,8 +189,12 @@ func (s *Store) report(cause, path string, err error) {
 	}
 	switch at := (errs.Where{File: path}); {
 	case cause == "write":
-		e = errs.New(unwritten(err), "cannot write %s", s.opt.What).At(at).Because(err).
-			Try("free some space there, or set STOKER_CACHE to a folder that can be written to")
+		code, hint := unwritten(err), ""
+		if code == errs.Space {
+			hint = "free some space there, or "
+		}
+		e = errs.New(code, "cannot write %s", s.opt.What).At(at).Because(err).
+			Try("%sset STOKER_CACHE to a folder that can be written to", hint)
 	case cause == "merge":
 		e = errs.New(errs.Unreadable, "files of %s are not merged", s.opt.What).At(at).Because(err).
 			Try("set STOKER_CACHE to a folder on a local disk")
