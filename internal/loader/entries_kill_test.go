@@ -54,7 +54,7 @@ func TestEnginesAreKilled(t *testing.T) {
 		seed, _ := strconv.ParseUint(os.Getenv("STOKER_TEST_KILLED_SEED"), 10, 64)
 		untilKilled(t, cropSpec(t, root), seed)
 	}
-	rounds := 5
+	rounds := 6
 	if n, err := strconv.Atoi(os.Getenv("STOKER_KILLS")); err == nil {
 		rounds = n
 	}

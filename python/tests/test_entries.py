@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import engine, kill
 
 import stoker
+from stoker import _engines
 from stoker import transforms as T
 
 PHOTOS = Path(__file__).parents[2] / "testdata" / "photos"
@@ -48,6 +50,29 @@ def test_later_epochs_and_loaders_use_them(photos: Path, caplog: pytest.LogCaptu
     assert found["known"] == found["pictures"] > 0
     assert 0 < found["leapt"] < found["mcus"]
     assert "of JPEGs with entry points, which save" in caplog.text
+
+
+def test_engines_that_are_killed_while_they_learn(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The next engine goes on with what the last one wrote, and a new one finds nothing wrong."""
+    dataset = stoker.ImageFolder(photos, CROP)
+    with stoker.DataLoader(dataset, 1, True, entries="off") as loader:
+        expected = [sums(loader) for _ in range(8)]
+    with stoker.DataLoader(dataset, 1, True) as loader:
+        for epoch in range(7):
+            _engines.client()._deaths.clear()  # three an hour are allowed
+            got = []
+            for batch in loader:
+                got += sums([batch])
+                if batch.step == epoch % 6:
+                    kill(engine())
+            assert got == expected[epoch]
+    with caplog.at_level(logging.WARNING, "stoker"), stoker.DataLoader(dataset, 1, True) as loader:
+        loader.set_epoch(7)
+        assert sums(loader) == expected[7]
+        found = loader.stats()["entries"]
+    assert found["wrong"] == 0
+    assert found["stored"] > 0
+    assert "learned from samples" not in caplog.text
 
 
 @pytest.mark.parametrize("good", ["auto", None, True, False, "off", {"limit": "1GiB"}, {"limit": 1 << 20}])
