@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/facts"
 	"github.com/stoker-data/stoker/internal/tool/learn"
+	"github.com/stoker-data/stoker/testdata/photos"
 )
 
 // learnAhead runs stoker index --entries and returns what it says.
@@ -131,6 +133,47 @@ func TestEntriesOnAFullDisk(t *testing.T) {
 	if left, err := os.ReadDir(report.Folder); err != nil || report.Learned != 6 || len(left) != 1 {
 		t.Errorf("with room again: %+v, %q, %v, %s", report, left, err, got.err)
 	}
+}
+
+// A store that is full of what was learned before, of files that have changed since, is named,
+// with what to do.
+func TestEntriesInAFullStore(t *testing.T) {
+	t.Setenv("STOKER_CACHE", t.TempDir())
+	root := folder(t, 2)
+	first, _ := learnAhead(t, root)
+	old, err := facts.Open(first.Folder, "entries", facts.Options{Limit: 2 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(3) {
+		old.Put(facts.Key{Offset: i}, make([]byte, facts.MaxFact*9/10))
+		if err := old.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "rocket", "new.jpg"), photo(t))
+	_, got := learnAhead(t, root)
+	if got.status != errs.Classes[errs.Memory].Exit || !strings.Contains(got.err, first.Folder) || !strings.Contains(got.err, "remove that folder") {
+		t.Fatalf("status %d, %s", got.status, got.err)
+	}
+	if err := os.RemoveAll(first.Folder); err != nil {
+		t.Fatal(err)
+	}
+	if again, got := learnAhead(t, root); again.Learned != 7 {
+		t.Errorf("%+v, %s", again, got.err)
+	}
+}
+
+func photo(t *testing.T) []byte {
+	t.Helper()
+	raw, err := photos.Files.ReadFile("rocket.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
 }
 
 // asOther runs the command as a user who is not root.

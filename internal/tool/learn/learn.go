@@ -82,8 +82,9 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	r.report.Bytes = store.Counts().Bytes
 	if refused := store.Facts().Counts().Refused; err == nil && refused > 0 {
 		r.report.Learned -= refused
+		_ = store.Facts().Merge(ctx) // drops those of files that have changed
 		err = errs.New(errs.Space, "the entry points of %d pictures do not fit into their limit of %s", refused, show.Size(limit)).
-			At(errs.Where{File: dir}).Try("train with those that are kept: pictures without them are decoded as before")
+			At(errs.Where{File: dir}).Try("if files have changed since they were learned, run it again: there is room now; training decodes the others as before")
 	}
 	if err == nil && c.Beside != "" {
 		r.report.Beside, err = store.WriteBeside(c.Data.Index(), c.Beside)
