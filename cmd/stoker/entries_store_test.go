@@ -135,8 +135,7 @@ func TestEntriesOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A store that is full of what was learned before, of files that have changed since, is named,
-// with what to do.
+// A store that is full of what was learned of files that are not there any more makes room.
 func TestEntriesInAFullStore(t *testing.T) {
 	t.Setenv("STOKER_CACHE", t.TempDir())
 	root := folder(t, 2)
@@ -146,7 +145,7 @@ func TestEntriesInAFullStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range int64(3) {
-		old.Put(facts.Key{Offset: i}, make([]byte, facts.MaxFact*9/10))
+		old.Put(facts.Key{File: uint64(i) * 0x9e3779b97f4a7c15, Offset: i}, make([]byte, facts.MaxFact*9/10))
 		if err := old.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -155,14 +154,7 @@ func TestEntriesInAFullStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(root, "rocket", "new.jpg"), photo(t))
-	_, got := learnAhead(t, root)
-	if got.status != errs.Classes[errs.Memory].Exit || !strings.Contains(got.err, first.Folder) || !strings.Contains(got.err, "remove that folder") {
-		t.Fatalf("status %d, %s", got.status, got.err)
-	}
-	if err := os.RemoveAll(first.Folder); err != nil {
-		t.Fatal(err)
-	}
-	if again, got := learnAhead(t, root); again.Learned != 7 {
+	if again, got := learnAhead(t, root); again.Learned != 7 || again.Bytes > 1<<20 {
 		t.Errorf("%+v, %s", again, got.err)
 	}
 }

@@ -413,12 +413,13 @@ func (l *Loader) quiet() bool {
 // closeData closes the storage that samples are read from; no sample may be in
 // work.
 func (l *Loader) closeData() {
+	for f := range l.fillers() { // first: their stores read the index
+		f.Close()
+	}
 	l.data.Close()
-	l.filler.Close()
 	for _, f := range l.inner {
 		if f.own {
 			f.l.data.Close()
-			f.l.filler.Close()
 		}
 	}
 	if l.stats != nil { // nil: it was not started

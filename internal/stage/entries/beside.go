@@ -44,7 +44,7 @@ func prints(x *index.Index) []int64 {
 // where(x), or would be; nil: there are none for this index. where is called only if there
 // may be some; "": they cannot be mapped there. An error is one only if Options.Named is set.
 func openBeside(x *index.Index, where func(*index.Index) string, o facts.Options) (*facts.Store, error) {
-	if prints(x) == nil {
+	if where == nil || prints(x) == nil {
 		return nil, nil
 	}
 	at := where(x)

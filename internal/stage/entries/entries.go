@@ -12,6 +12,7 @@ package entries
 import (
 	"cmp"
 	"encoding/binary"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -73,7 +74,8 @@ type Options struct {
 	// Limit is what they may take at most, in bytes, unless a hundredth of the data is less;
 	// 0: the usual limit.
 	Limit int64
-	// Beside is where an index that travels with the data is, or would be; "": nowhere.
+	// Beside is where an index that travels with the data is, or would be; "": nowhere. nil:
+	// what came with the data is not used.
 	Beside func(*index.Index) string
 	// Notice and Named are those of facts.Options.
 	Notice func(string)
@@ -105,20 +107,25 @@ func Open(x *index.Index, o Options) (*Store, error) {
 }
 
 // holds says of which files records hold: those of the index, in the versions that it has. It
-// takes 2 bytes of memory for each file, and says yes for one in 16 of the others.
+// is a Bloom filter of 2 bytes for each file, which keeps one in 400 of the others.
 func holds(x *index.Index) func(file uint64) bool {
-	bits := make([]uint64, x.Files()/4+1)
-	at := func(key uint64) (word, bit uint64) { return key / 64 % uint64(len(bits)), key % 64 }
+	words := make([]uint64, x.Files()/4+1)
+	each := func(key uint64, do func(word *uint64, bit uint64)) {
+		for range 4 {
+			key = bits.RotateLeft64(key, 16)
+			do(&words[key>>6%uint64(len(words))], 1<<(key&63))
+		}
+	}
 	var path []byte
 	for file := range x.Files() {
 		var key uint64
 		key, path = FileOf(x, file, path)
-		word, bit := at(key)
-		bits[word] |= 1 << bit
+		each(key, func(word *uint64, bit uint64) { *word |= bit })
 	}
 	return func(file uint64) bool {
-		word, bit := at(file)
-		return bits[word]>>bit&1 != 0
+		all := true
+		each(file, func(word *uint64, bit uint64) { all = all && *word&bit != 0 })
+		return all
 	}
 }
 
@@ -283,11 +290,7 @@ func keyOf(file uint64, off int64, jpeg []byte, print uint64) facts.Key {
 func (l *Lane) Learn(e *kernel.Entries) {
 	l.tally.Leapt += int64(e.Leapt)
 	l.tally.MCUs += int64(e.Reached)
-	switch n := len(l.points); {
-	case !e.Wrong:
-	case len(e.Found) >= n && slices.Equal(e.Found[:n], l.points):
-		e.Found = e.Found[n:] // right up to the damage for which the decode failed, after a jump and without
-	default:
+	if e.Wrong {
 		l.tally.Wrong++
 		l.points, l.fresh, l.wrong = l.points[:0], 0, true
 	}

@@ -36,15 +36,17 @@ type Report struct {
 	Known    int64  `json:"known"`            // of these, those of which all were known before
 	Bad      int64  `json:"bad"`              // samples that could not be read
 	Bytes    int64  `json:"bytes"`            // of the store
+
+	refused int64 // records: the limit
 }
 
 // block is how many samples a goroutine takes at a time: neighbours are often stored
 // together.
 const block = 64
 
-// Run reads every sample once, and decodes the pictures whose points are not all known: a run
-// that was interrupted goes on where it was. It fails if nothing can be kept, or if the limit does not
-// hold all; samples that cannot be read are counted.
+// Run reads every sample, and decodes the pictures whose points are not all known: a run that
+// was interrupted goes on where it was. It fails if nothing can be kept, or if the limit does
+// not hold all; samples that cannot be read are counted.
 func Run(ctx context.Context, c Config) (Report, error) {
 	dir, limit := entries.Folder(c.Data.Index(), 0)
 	if dir == "" {
@@ -63,8 +65,28 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		return Report{}, err
 	}
 	defer store.Close()
+	report, err := pass(ctx, c, store)
+	if report.refused > 0 && err == nil {
+		// Files may have changed since the store was filled: a merge makes room for the others.
+		if err = store.Facts().Merge(ctx); err == nil {
+			report, err = pass(ctx, c, store)
+		}
+	}
+	report.Folder, report.Bytes = dir, store.Counts().Bytes
+	if err == nil && report.refused > 0 {
+		err = errs.New(errs.Space, "the entry points of %d pictures do not fit into their limit of %s", report.refused, show.Size(limit)).
+			At(errs.Where{File: dir}).Try("train with those that are kept: pictures without them are decoded as before")
+	}
+	if err == nil && c.Beside != "" {
+		report.Beside, err = store.WriteBeside(c.Data.Index(), c.Beside)
+	}
+	return report, err
+}
+
+// pass reads every sample, and keeps what is not known.
+func pass(ctx context.Context, c Config, store *entries.Store) (Report, error) {
+	before := store.Facts().Counts().Refused
 	r := run{Config: c, store: store, found: make(chan found, block), next: new(atomic.Int64)}
-	r.report.Folder = dir
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	var all sync.WaitGroup
@@ -72,23 +94,13 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		all.Go(func() { r.read(reading) })
 	}
 	go func() { all.Wait(); close(r.found) }()
-	err = store.Facts().Add(ctx, r.facts())
+	err := store.Facts().Add(ctx, r.facts())
 	stop()
 	for range r.found { // so that all goroutines end
 	}
-	r.report.Pictures, r.report.Bad = r.pictures.Load(), r.bad.Load()
-	r.report.Known = r.known.Load()
-	r.report.Learned += r.report.Known
-	r.report.Bytes = store.Counts().Bytes
-	if refused := store.Facts().Counts().Refused; err == nil && refused > 0 {
-		r.report.Learned -= refused
-		_ = store.Facts().Merge(ctx) // drops those of files that have changed
-		err = errs.New(errs.Space, "the entry points of %d pictures do not fit into their limit of %s", refused, show.Size(limit)).
-			At(errs.Where{File: dir}).Try("if files have changed since they were learned, run it again: there is room now; training decodes the others as before")
-	}
-	if err == nil && c.Beside != "" {
-		r.report.Beside, err = store.WriteBeside(c.Data.Index(), c.Beside)
-	}
+	r.report.refused = store.Facts().Counts().Refused - before
+	r.report.Pictures, r.report.Bad, r.report.Known = r.pictures.Load(), r.bad.Load(), r.known.Load()
+	r.report.Learned += r.report.Known - r.report.refused
 	return r.report, err
 }
 
