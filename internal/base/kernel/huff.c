@@ -1,6 +1,6 @@
 // Entropy decoding of sequential Huffman scans.
 //
-// It takes three quarters of a picture's time, and a region needs most of it: a
+// It takes two thirds of a picture's time, and a region needs most of it: a
 // block can only be reached through those before it. This decoder
 //
 //   - reads bytes from a window in which byte stuffing is already undone, so that refilling 56 bits is a load and a shift without a branch;

@@ -134,8 +134,9 @@ struct stk_huff {
   int64_t stop;                // the next MCU at which one is compared or recorded, after at
   int fresh;                   // nothing in the window was read yet
   int lost;                    // fill bytes, which have no place in shift, came before a stuffed one
-  int64_t from;                // window byte i is at byte from + i of the scan, and one further
-  int shifts, shifted;         // for each of the shifts that is at most i; shifted: those that were passed
+  int64_t from;                // offset in the scan of window[0]
+  int shifts, shifted;         // how many are in shift, and how many of them the last look had passed
+  // Window indexes after each dropped 0x00: bytes from there on are one further in the scan.
   int16_t shift[WINDOW + 2 * MCU_BYTES + 8];
   dc_table dc[FRAME_TABLES];
   ac_table ac[FRAME_TABLES];

@@ -24,7 +24,7 @@ type way struct {
 func newTrack(f *frame) *track {
 	t := &track{f: f, grid: f.grid(f.entries.Spacing), given: way{known: f.entries.Known}}
 	for i, p := range t.given.known {
-		if p.MCU == 0 || int(p.MCU) >= f.mcusAcross()*f.mcusDown() || i > 0 && (p.MCU <= f.entries.Known[i-1].MCU || p.place() <= f.entries.Known[i-1].place()) {
+		if p.MCU == 0 || int(p.MCU) >= f.mcusAcross()*f.mcusDown() || i > 0 && (p.MCU <= f.entries.Known[i-1].MCU || p.Place() <= f.entries.Known[i-1].Place()) {
 			t.given.wrong = true
 		}
 	}
@@ -83,8 +83,8 @@ func (t *track) end() {
 	}
 }
 
-// place orders the points of a scan.
-func (p *Point) place() uint64 { return uint64(p.Byte)<<3 | uint64(p.Bit) }
+// Place is the point's offset in bits of the scan as it is stored.
+func (p *Point) Place() uint64 { return uint64(p.Byte)<<3 | uint64(p.Bit) }
 
 // grid is the MCUs before which points are recorded, as stk_grid has it.
 type grid struct{ cols, step, left, rows int }

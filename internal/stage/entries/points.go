@@ -47,14 +47,12 @@ type step struct {
 }
 
 func (s *step) between(a, b *kernel.Point) {
-	s.mcus, s.places = uint64(b.MCU-a.MCU), place(b)-place(a)
+	s.mcus, s.places = uint64(b.MCU-a.MCU), b.Place()-a.Place()
 	for c := range b.Pred {
 		d := b.Pred[c] - a.Pred[c] // modulo 2^16, as decoders add
 		s.preds[c] = uint16(d<<1) ^ uint16(d>>15)
 	}
 }
-
-func place(p *kernel.Point) uint64 { return uint64(p.Byte)<<3 | uint64(p.Bit) }
 
 // kindOfStep is an entry of the list of steps: MCUs, and the shortest length.
 type kindOfStep struct{ mcus, least uint64 }

@@ -66,7 +66,7 @@ func FuzzRecord(f *testing.F) {
 			if i > 0 {
 				p = &points[i-1]
 			}
-			if ok && (points[i].MCU <= p.MCU || place(&points[i]) <= place(p)) {
+			if ok && (points[i].MCU <= p.MCU || points[i].Place() <= p.Place()) {
 				t.Fatalf("%v", points)
 			}
 		}

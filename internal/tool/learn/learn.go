@@ -11,12 +11,12 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/entries"
 	"github.com/stoker-data/stoker/internal/stage/facts"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
-	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
 // Config is one run.
@@ -74,7 +74,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	}
 	report.Folder, report.Bytes = dir, store.Counts().Bytes
 	if err == nil && report.refused > 0 {
-		err = errs.New(errs.Space, "the entry points of %d pictures do not fit into their limit of %s", report.refused, show.Size(limit)).
+		err = errs.New(errs.Space, "the entry points of %d pictures do not fit into their limit of %s", report.refused, mem.Size(limit)).
 			At(errs.Where{File: dir}).Try("train with those that are kept: pictures without them are decoded as before")
 	}
 	if err == nil && c.Beside != "" {
