@@ -63,7 +63,7 @@ func TestFactsThatHoldNoMore(t *testing.T) {
 		s.add(2001, 2002, 1)
 		return s.found(2001, 2002, 1) == 1
 	})
-	if told := s.told(); len(told) != 1 || !strings.Contains(told[0], "things fill their limit of 64.0 KiB") {
+	if told := s.told(); len(told) != 1 || !strings.Contains(told[0], "things fill their limit of 65536 bytes") {
 		t.Errorf("%q", told)
 	}
 	// If all hold, a single file is not written again and again.

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
 // writer is what the store's goroutine owns. It empties the queue into the part of this
@@ -172,7 +171,7 @@ func (w *writer) write(buf []byte) {
 			w.n.known.Add(1)
 		case !w.fits(room+2*slotLen, known):
 			w.n.refused.Add(1)
-			w.tell("limit", errs.New(errs.Space, "%s fill their limit of %s: those of other samples are not kept", w.opt.What, mem.Size(w.opt.Limit)).At(errs.Where{File: w.d.dir}))
+			w.tell("limit", errs.New(errs.Space, "%s fill their limit of %d bytes: those of other samples are not kept", w.opt.What, w.opt.Limit).At(errs.Where{File: w.d.dir}))
 		case !w.begin():
 			w.n.dropped.Add(1)
 		default:
