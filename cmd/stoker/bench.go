@@ -27,7 +27,7 @@ type benchCmd struct {
 	Prefetch   *int    `help:"Batches made ahead (default 4)." placeholder:"N"`
 	Memory     *string `help:"Memory for batches, such as 2GiB (default auto)." placeholder:"SIZE"`
 	OnBad      *string `help:"Samples that cannot be read: fail, skip or replace (default fail)." placeholder:"HOW" choices:"fail,skip,replace"`
-	Entries    *string `help:"Entry points of JPEGs: auto, learned and kept beside the index, or off (default auto)." placeholder:"HOW" choices:"auto,off"`
+	Entries    *string `help:"Entry points of JPEGs: auto, learned and kept beside the index; off; or the most disk that they may take, such as 1GiB (default auto)." placeholder:"HOW" choices:"auto,off"`
 	ImageSize  int     `help:"Size of the pictures after RandomResizedCrop (default 224)." default:"224" placeholder:"PIXELS"`
 	OutputFlt  bool    `name:"output-float" help:"Normalised float32 instead of uint8."`
 	Epochs     int64   `help:"Stop after N epochs." placeholder:"N"`
@@ -122,7 +122,9 @@ func (b benchCmd) spec(verb string) (stoker.Spec, error) {
 	set(&s.Deliver.Prefetch, b.Prefetch)
 	set(&s.OnBad.Policy, b.OnBad)
 	if b.Entries != nil {
-		s.Entries = stoker.Entries{Off: *b.Entries == "off"}
+		if err := setEntries(&s.Entries, *b.Entries); err != nil {
+			return s, err
+		}
 	}
 	if len(b.Path) > 0 {
 		s.Dataset.Path = b.Path
@@ -146,6 +148,18 @@ func (b benchCmd) spec(verb string) (stoker.Spec, error) {
 		word{"--tail", string(s.Order.Tail), []string{"", string(order.Pad), string(order.Fill), string(order.Drop)}},
 		word{"--on-bad", s.OnBad.Policy, []string{"", stoker.Fail, stoker.Skip, stoker.Replace}},
 	)
+}
+
+// setEntries reads --entries.
+func setEntries(to *stoker.Entries, given string) error {
+	*to = stoker.Entries{Off: given == "off"}
+	if given == "off" || given == "auto" {
+		return nil
+	}
+	if err := to.Limit.UnmarshalJSON([]byte(given)); err != nil || to.Limit <= 0 {
+		return errs.New(errs.Config, "--entries is %q: it is auto, off, or the most disk that they may take", given).Try("--entries off, or --entries 1GiB")
+	}
+	return nil
 }
 
 func set[T any](to, from *T) {

@@ -154,7 +154,7 @@ func TestEntryPointsTravel(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &report); err != nil || report.Entries.Pictures != 6 || report.Entries.Bytes == 0 {
 		t.Errorf("%v: %s%s", err, got.out, got.err)
 	}
-	if got := command(t, "inspect", filepath.Join(to, "{0..1}.tar")); !strings.Contains(got.out, "of 6 JPEGs") {
+	if got := command(t, "inspect", filepath.Join(to, "{0..1}.tar")); !strings.Contains(got.out, "6 records of JPEGs") {
 		t.Errorf("%s%s", got.out, got.err)
 	}
 }

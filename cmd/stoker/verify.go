@@ -112,6 +112,9 @@ func (i indexCmd) Run(con *console) error {
 		if e.Known > 0 {
 			fmt.Fprintf(con.out, "  known before: of %s\n", show.Number(float64(e.Known)))
 		}
+		if e.Damaged > 0 {
+			fmt.Fprintf(con.out, "  damaged: %s, of which stoker inspect --all says more\n", show.Count(e.Damaged, "JPEG", "JPEGs"))
+		}
 		if e.Bad > 0 {
 			fmt.Fprintf(con.out, "  %s could not be read: see stoker verify\n", show.Count(e.Bad, "sample", "samples"))
 		}

@@ -151,6 +151,21 @@ func (f *Filler) Keep(ctx context.Context) {
 	}
 }
 
+// End writes what was found and closes the stores, or returns when ctx ends. Lanes may go on.
+func (f *Filler) End(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, s := range f.learned.all() {
+			_ = s.Close()
+		}
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
 // all are the stores that are open.
 func (l *learned) all() []*entries.Store {
 	all := l.stores.Load()

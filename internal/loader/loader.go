@@ -372,10 +372,11 @@ func (l *Loader) entries() (sum *stats.Entries) {
 	return sum
 }
 
-// Keep writes the entry points that lanes have found, for as long as ctx lasts.
+// Keep writes the entry points that lanes have found, for as long as ctx lasts; nothing is
+// learned afterwards.
 func (l *Loader) Keep(ctx context.Context) {
 	for f := range l.fillers() {
-		f.Keep(ctx)
+		f.End(ctx)
 	}
 }
 

@@ -12,6 +12,7 @@ package entries
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"math/bits"
 	"slices"
 	"strings"
@@ -257,26 +258,33 @@ func (l *Lane) load(jpeg []byte) bool {
 	return true
 }
 
-// Record is the record of a JPEG that is stored at off of a file, with all its points, up to
-// where it is damaged; nil: the store has it. ok is false if the picture has none.
-func (s *Store) Record(k *kernel.Lane, file uint64, off int64, jpeg []byte) (key facts.Key, record []byte, ok bool) {
+// ErrKnown is Record's of a picture of which the store has all points.
+var ErrKnown = errors.New("all its entry points are known")
+
+// Record is the record of a JPEG that is stored at off of a file, with all its points, or with
+// those up to where it is damaged, which is an error too; nil: it has none. Errors: ErrKnown,
+// and those of kernel.Lane.Points.
+func (s *Store) Record(k *kernel.Lane, file uint64, off int64, jpeg []byte) (key facts.Key, record []byte, err error) {
 	print := kernel.Fingerprint(jpeg)
 	if len(jpeg) < Least || print == 0 {
-		return key, nil, false
+		return key, nil, nil
 	}
 	key = keyOf(file, off, jpeg, print)
 	if old, known := s.facts.Append(nil, key); known && isAll(old, print) {
-		return key, nil, true
+		return key, nil, ErrKnown
 	}
-	points, err := k.Points(jpeg, Spacing) // damage is reported where the picture is used
+	points, err := k.Points(jpeg, Spacing)
 	if len(points) == 0 {
-		return key, nil, false
+		return key, nil, err
 	}
-	record, ok = appendRecord(nil, print, points)
-	if ok && err == nil {
+	record, ok := appendRecord(nil, print, points)
+	if !ok {
+		return key, nil, err
+	}
+	if err == nil {
 		setAll(record)
 	}
-	return key, record, ok
+	return key, record, err
 }
 
 func keyOf(file uint64, off int64, jpeg []byte, print uint64) facts.Key {

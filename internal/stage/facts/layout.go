@@ -189,11 +189,11 @@ func parse(data []byte, kind string, seed uint32) (shape, error) {
 	}
 	size := int64(len(data))
 	if size < headerLen+footerLen {
-		return s, errors.New("it has no footer")
+		return s, errors.New("its end is missing")
 	}
 	f := data[size-footerLen:]
 	if string(f[:8]) != magicEnd || le.Uint32(f[60:]) != crc32.Update(seed, castagnoli, f[:60]) || le.Uint64(f[8:]) != uint64(size) {
-		return s, errors.New("it has no footer")
+		return s, errors.New("its end is missing")
 	}
 	room := uint64(size - headerLen - footerLen)
 	table, slots, homes, facts := le.Uint64(f[16:]), le.Uint64(f[24:]), le.Uint64(f[32:]), le.Uint64(f[40:])

@@ -28,7 +28,7 @@ func WriteFile(path, kind, what string, all iter.Seq2[Key, []byte]) error {
 	}
 	if err != nil {
 		return errs.New(unwritten(err), "cannot write the file of %s", what).At(errs.Where{File: path}).Because(err).
-			Try("free some space there, or make the folder one that can be written to")
+			Try("write beside a copy of the data that can be written to and has room, and put the folder beside the data")
 	}
 	return nil
 }

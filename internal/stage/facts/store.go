@@ -200,7 +200,8 @@ func (s *Store) report(cause, path string, err error) {
 			Try("set STOKER_CACHE to a folder on a local disk")
 	case errors.Is(err, errLater):
 		cause = "version"
-		e = errs.New(errs.Incompatible, "a file of %s is not used", s.opt.What).At(at).Because(err)
+		e = errs.New(errs.Incompatible, "a file of %s is not used", s.opt.What).At(at).Because(err).
+			Try("%s", hint)
 	case !isDamage(err):
 		cause = "read"
 		e = errs.New(errs.Unreadable, "a file of %s cannot be read", s.opt.What).At(at).Because(err)
@@ -266,7 +267,7 @@ func (s *Store) Append(dst []byte, k Key) ([]byte, bool) {
 
 func (s *Store) damaged(err error) {
 	s.n.damaged.Add(1)
-	s.report("damage", s.d.path(s.name), err)
+	s.tell("record", errs.New(errs.Damaged, "damaged %s are not used, and are learned again", s.opt.What).At(errs.Where{File: s.d.path(s.name)}).Because(err))
 }
 
 // Ahead brings the fact of k into memory, and waits for it. A reader calls it when it

@@ -171,6 +171,9 @@ func (w *writer) write(buf []byte) {
 			w.n.known.Add(1)
 		case !w.fits(room+2*slotLen, known):
 			w.n.refused.Add(1)
+			if !w.squeezed || w.merging { // what was replaced may give room
+				break
+			}
 			w.tell("limit", errs.New(errs.Space, "%s fill their limit of %d bytes: those of other samples are not kept", w.opt.What, w.opt.Limit).At(errs.Where{File: w.d.dir}))
 		case !w.begin():
 			w.n.dropped.Add(1)

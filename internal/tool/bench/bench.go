@@ -90,6 +90,7 @@ type Report struct {
 	Notes  []string         `json:"notes,omitempty"`
 	// Sources is what was asked of each server, by its host.
 	Sources map[string]stats.Source `json:"sources,omitempty"`
+	Entries *stats.Entries          `json:"entries,omitempty"` // entry points of JPEGs; nil: none are kept
 
 	// What only this process needs. Stats are the loader's at the end; Fields are the
 	// columns of a batch; PerFile says that every sample is a file; Files are some that
@@ -143,7 +144,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if s.Decode.Items > 0 {
 		r.CPUPer1000 = r.CPUSeconds / float64(s.Decode.Items) * 1000
 	}
-	r.Bad, r.Stats, r.Fields = s.Bad, s, l.Fields()
+	r.Bad, r.Stats, r.Fields, r.Entries = s.Bad, s, l.Fields(), s.Entries
 	r.PerFile = l.Every(func(f format.Format) bool { return f.Files })
 	r.Wait, r.Sources = w.wait(), s.Since(before).Sources
 	r.Stages = map[string]Stage{

@@ -26,6 +26,13 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	line("batch wait", "p50 %.1f ms, p99 %.1f ms; %.0f %% of the time, %s", r.Wait.P50MS, r.Wait.P99MS, r.Wait.Share*100, wait)
 	line("memory", "%s resident at most, %s proportional; batches %s", show.Size(r.Memory.PeakRSS), show.Size(r.Memory.PeakPSS), show.Size(r.Memory.Batches))
+	if e := r.Entries; e != nil && e.Pictures > 0 {
+		if e.Known == 0 {
+			line("entry points", "none are known yet; they are learned for later epochs")
+		} else {
+			line("entry points", "known of %s of the JPEGs; they save %s of their data", show.Percent(float64(e.Known)/float64(e.Pictures)), show.Percent(float64(e.Leapt)/float64(max(e.MCUs, 1))))
+		}
+	}
 	if r.Bad > 0 {
 		line("bad samples", "%s", show.Number(float64(r.Bad)))
 	}

@@ -35,7 +35,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	line("digest", "%s", r.Digest)
 	if e := r.Entries; e != nil {
-		line("entry points", "of %s, %s", show.Count(e.Pictures, "JPEG", "JPEGs"), show.Bytes(float64(e.Bytes)))
+		line("entry points", "%s of JPEGs, %s; those that were replaced count until their files are merged", show.Count(e.Pictures, "record", "records"), show.Bytes(float64(e.Bytes)))
 	}
 	for _, note := range r.Notes {
 		line("note", "%s", note)

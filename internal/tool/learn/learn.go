@@ -4,6 +4,7 @@ package learn
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"runtime"
 	"sync"
@@ -35,6 +36,7 @@ type Report struct {
 	Learned  int64  `json:"learned"`          // of them, those with entry points
 	Known    int64  `json:"known"`            // of these, those of which all were known before
 	Bad      int64  `json:"bad"`              // samples that could not be read
+	Damaged  int64  `json:"damaged"`          // JPEGs that are: they have entry points up to there
 	Bytes    int64  `json:"bytes"`            // of the store
 
 	refused int64 // records: the limit
@@ -87,19 +89,24 @@ func Run(ctx context.Context, c Config) (Report, error) {
 func pass(ctx context.Context, c Config, store *entries.Store) (Report, error) {
 	before := store.Facts().Counts().Refused
 	r := run{Config: c, store: store, found: make(chan found, block), next: new(atomic.Int64)}
-	reading, stop := context.WithCancel(ctx)
-	defer stop()
+	reading, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	r.stop = stop
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() { r.read(reading) })
 	}
 	go func() { all.Wait(); close(r.found) }()
 	err := store.Facts().Add(ctx, r.facts())
-	stop()
+	if err == nil && reading.Err() != nil {
+		err = context.Cause(reading)
+	}
+	stop(nil)
 	for range r.found { // so that all goroutines end
 	}
 	r.report.refused = store.Facts().Counts().Refused - before
 	r.report.Pictures, r.report.Bad, r.report.Known = r.pictures.Load(), r.bad.Load(), r.known.Load()
+	r.report.Damaged = r.damaged.Load()
 	r.report.Learned += r.report.Known - r.report.refused
 	return r.report, err
 }
@@ -116,6 +123,8 @@ type run struct {
 	found               chan found
 	next                *atomic.Int64
 	done, pictures, bad atomic.Int64
+	damaged             atomic.Int64
+	stop                context.CancelCauseFunc
 	report              Report
 	telling             sync.Mutex
 }
@@ -146,7 +155,10 @@ func (r *run) read(ctx context.Context) {
 			return
 		}
 		for id := from; id < min(from+block, n) && ctx.Err() == nil; id++ {
-			if reader.Read(ctx, id, nil, &s) != nil {
+			if err := reader.Read(ctx, id, nil, &s); errs.CodeOf(err) == errs.Changed {
+				r.stop(err) // the index has been given up: what follows is in none
+				return
+			} else if err != nil {
 				r.bad.Add(1)
 				continue
 			}
@@ -158,12 +170,15 @@ func (r *run) read(ctx context.Context) {
 				r.pictures.Add(1)
 				var file uint64
 				file, path = entries.FileOf(x, v.File, path)
-				key, record, ok := r.store.Record(lane, file, entries.Offset(v.Off, v.Unpacked), v.Data)
-				if !ok {
+				key, record, err := r.store.Record(lane, file, entries.Offset(v.Off, v.Unpacked), v.Data)
+				switch {
+				case errors.Is(err, entries.ErrKnown):
+					r.known.Add(1)
 					continue
+				case err != nil && !errors.Is(err, kernel.ErrElsewhere):
+					r.damaged.Add(1)
 				}
 				if record == nil {
-					r.known.Add(1)
 					continue
 				}
 				select {
