@@ -230,7 +230,7 @@ py-test-long: engine venv build/slownet servers-short
 # and UBSan, between guard pages, and once more without sanitizers, which is faster.
 # A finding leaves its input in build/, and says how to run it again.
 JPEG_FUZZ := $(filter-out %/nolibjpeg.c,$(wildcard internal/base/kernel/*.c internal/base/kernel/fuzz/*.c))
-JPEG_FUZZ_LINK := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign -l:libjpeg.a -lm
+JPEG_FUZZ_LINK := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=stk_entry_enter -l:libjpeg.a -lm
 JPEG_FUZZ_FLAGS := -std=gnu17 -g -Wall -Wextra -fno-strict-aliasing -Iinternal/base/kernel
 
 build/jpeg-fuzz: $(JPEG_FUZZ) $(wildcard internal/base/kernel/*.h internal/base/kernel/fuzz/*.h)

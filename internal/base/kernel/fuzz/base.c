@@ -17,6 +17,9 @@ static void on_output(j_common_ptr c) { (void)c; }
 
 enum { SMOOTH, NOISE, FLAT, CHECKER, SPARSE, PATTERNS };
 
+// from_row draws what base_other shows from its row on; NULL: base_make draws.
+static rng *from_row;
+
 static void draw_picture(rng *r, uint8_t *p, int w, int h, int c, int pattern) {
   const int fx = among(r, 1, 40), fy = among(r, 1, 40), every = among(r, 2, 60);
   uint8_t flat[4] = {(uint8_t)rnd(r), (uint8_t)rnd(r), (uint8_t)rnd(r), (uint8_t)rnd(r)};
@@ -226,12 +229,17 @@ static void compress(rng *r, j_compress_ptr c, int w, int h, int channels, uint8
   }
   if (plain && one_in(r, 10)) {
     note(what, " coefficients");
-    write_coefficients(r, c, w, h);
+    write_coefficients(from_row ? from_row : r, c, w, h);
     return;
   }
   *pix = malloc((size_t)w * (size_t)h * (size_t)channels);
   if (!*pix) exit(2);
-  draw_picture(r, *pix, w, h, channels, one_in(r, 2) ? SMOOTH : (int)below(r, PATTERNS));
+  const int pattern = one_in(r, 2) ? SMOOTH : (int)below(r, PATTERNS);
+  draw_picture(r, *pix, w, h, channels, pattern);
+  if (from_row) {
+    const int row = one_in(from_row, 2) ? 0 : (int)below(from_row, (uint32_t)h);
+    draw_picture(from_row, *pix + (size_t)row * (size_t)w * (size_t)channels, w, h - row, channels, pattern);
+  }
   jpeg_start_compress(c, TRUE);
   if (one_in(r, 6)) app_segments(r, c);
   while (c->next_scanline < c->image_height) {
@@ -281,6 +289,13 @@ static int try_make(rng *r, bytes *out, char *what) {
 void base_make(rng *r, bytes *out, char *what) {
   do what[0] = 0;
   while (!try_make(r, out, what));
+}
+
+void base_other(rng *r, rng *other, bytes *out) {
+  char what[NOTE];
+  from_row = other;
+  base_make(r, out, what);
+  from_row = NULL;
 }
 
 void base_plain(bytes *out, int side, int noise, int kind) {

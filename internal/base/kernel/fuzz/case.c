@@ -324,60 +324,91 @@ static void alike(const errand *e, int code, const uint8_t *d, const uint8_t *jp
   }
 }
 
-// wrong_points makes points wrong: those from one on, each in another way than the one before
-// it, or all of them, by chance.
-static void wrong_points(rng *r, stk_point *p, int n, int all) {
-  const int from = all || n == 0 ? 0 : (int)below(r, (uint32_t)n);
-  const uint32_t by = 1 + below(r, 100);
-  for (int i = from; i < n; i++) {
-    if (all)
-      p[i] = (stk_point){.mcu = (uint32_t)rnd(r) >> below(r, 32), .byte = (uint32_t)rnd(r) >> below(r, 32), .bit = (uint16_t)below(r, 9)};
-    else if (i % 3 == 0)
-      p[i].byte += by;
-    else if (i % 3 == 1)
-      p[i].pred[0] = (int16_t)(p[i].pred[0] + (int)by);
-    else
-      p[i].mcu += by;
-  }
+static uint64_t mix(uint64_t a, uint64_t b) {
+  rng r = {a * UINT64_C(0xd1342543de82ef95) + b};
+  rnd(&r);
+  return rnd(&r);
 }
 
-// from_points runs the same with entry points: some of its own, wrong ones, or those of the
-// file before it was damaged. Of these, only that nothing else is read or written: damage
-// between points is not seen by who leaps over it.
+// other_file is the file whose points a kind has.
+static const bytes *other_file(int kind) {
+  static bytes b[POINT_KINDS];
+  static uint64_t of[POINT_KINDS] = {[OTHER] = UINT64_MAX, [STRANGER] = UINT64_MAX};
+  if (kind < EARLIER) return &now.input;
+  if (kind == EARLIER || now.base == UINT64_MAX) return &now.made;
+  if (of[kind] == now.base) return &b[kind];
+  of[kind] = now.base;
+  rng settings = {mix(now.seed, 2 * now.base)}, picture = {mix(~now.seed, now.base)};
+  char what[NOTE];
+  if (kind == OTHER) base_other(&settings, &picture, &b[kind]);
+  else base_make(&picture, &b[kind], what);
+  return &b[kind];
+}
+
+// unnoticed judges a run with points of other bytes that did not end as that without, and
+// found nothing wrong.
+static void unnoticed(const errand *e, int kind, int code, int other, const uint8_t *jpeg, const uint8_t *o, const bytes *from, const stk_point *p, int known) {
+  static bytes got;
+  stk_lane *l = lanes[e->level];
+  const char *why = points_excuse(jpeg, now.input.n, p, known);
+  sum.printed += (uint64_t)points_alike(from, &now.input);
+  if (other != STK_OK) {
+    finding("points", "with %d of kind %d: %s; without: %s", known, kind, stk_lane_msg(l), code ? "not" : "fine");
+    return;
+  }
+  got.n = 0;
+  bytes_put(&got, o, out_size(e));
+  header was;
+  header_read(&was, from->p, from->n);
+  if (kind == EARLIER && !was.refused && was.w == e->w && was.h == e->h && was.components == e->components) {
+    uint64_t cost;
+    uint8_t *d = place_out(e, got.n);
+    if (run(e, l, from->p, from->n, d, &cost) == STK_OK && !memcmp(d, got.p, got.n)) {
+      sum.undamaged++;
+      return;
+    }
+  }
+  if (why) finding("points", "with %d of kind %d it has other pixels, and %s", known, kind, why);
+  else sum.pieces++;
+}
+
+// from_points runs the same with entry points.
 static void from_points(rng *r, const errand *e, int code, const uint8_t *d, const uint8_t *jpeg) {
-  enum { MOST = 1 << 12, OWN, LATER, CHANCE, BEFORE };
-  static stk_point points[MOST];
+  static stk_point points[POINTS_MOST];
   static bytes first;
   stk_lane *l = lanes[e->level];
   if (e->sound || !stk_lane_job(l)->own) return;
   const size_t n = out_size(e);
   first.n = 0;
   bytes_put(&first, d, n);
-  const int spacing = 1 + (int)below(r, one_in(r, 2) ? 40 : 800), kind = OWN + (int)below(r, 4);
-  if (kind == BEFORE)
-    stk_learn_run(l, now.made.p, now.made.n, spacing);
-  else
-    stk_learn_run(l, jpeg, now.input.n, spacing);
-  int known = stk_lane_entries(l)->nfound;
-  if (known > MOST) known = MOST;
-  if (known) memcpy(points, stk_lane_found(l), (size_t)known * sizeof *points);
-  if (one_in(r, 2)) known = (int)below(r, (uint32_t)known + 1);
-  if (kind == LATER || kind == CHANCE) wrong_points(r, points, known, kind == CHANCE);
+  const int spacing = 1 + (int)below(r, one_in(r, 2) ? 40 : 800), kind = (int)below(r, POINT_KINDS);
+  const bytes *from = other_file(kind);
+  const int known = points_make(r, l, kind, from->p, from->n, spacing, points);
+  for (int i = 1; i < known && kind == OWN && now.number % 8 == 1; i++)
+    if ((!head.restart || points[i].mcu / (uint32_t)head.restart == points[i - 1].mcu / (uint32_t)head.restart) && !walk_fits(jpeg, now.input.n, &points[i - 1], &points[i]))
+      finding("points", "reading bit by bit, its points %d and %d do not fit", i - 1, i);
   uint8_t *o = place_out(e, n);
   ask(stk_lane_job(l), e);
+  points_watch(points);
   int other = stk_run(l, jpeg, now.input.n, NULL, o, points, known, one_in(r, 2) ? spacing : 0);
+  points_watch(NULL);
   sum.runs++;
+  sum.pointed += kind >= EARLIER;
   if (!around(e, o, n)) finding("outside", "wrote beside its output, with points");
-  if (kind == BEFORE) return;
-  if (other == STK_STALE) {
+  const int stale = other == STK_STALE;
+  if (stale) {
     uint64_t cost;
+    sum.noticed += kind >= EARLIER;
     if (kind == OWN && code == STK_OK) finding("points", "%d of its own are wrong", known);
     other = run(e, l, jpeg, now.input.n, o, &cost);
   }
-  if (other != code)
-    finding("points", "with %d of kind %d: %s; without: %s", known, kind - OWN, other ? stk_lane_msg(l) : "fine", code ? "not" : "fine");
-  else if (code == STK_OK && memcmp(o, first.p, n))
-    finding("points", "with %d of kind %d it has other pixels", known, kind - OWN);
+  if (other == code && (code != STK_OK || !memcmp(o, first.p, n))) return;
+  if (!stale && kind >= EARLIER)
+    unnoticed(e, kind, code, other, jpeg, o, from, points, known);
+  else if (other != code)
+    finding("points", "with %d of kind %d: %s; without: %s", known, kind, other ? stk_lane_msg(l) : "fine", code ? "not" : "fine");
+  else
+    finding("points", "with %d of kind %d it has other pixels", known, kind);
 }
 
 static void run_all(rng *r, int damage, int every_level) {
@@ -450,12 +481,6 @@ static void choose(rng *r, errand *e) {
 
 static int possible(const errand *e) {
   return e->w > 0 && (int64_t)e->w * e->h <= MOST_PIXELS && (e->components == 1 || e->components == 3 || e->components == 4);
-}
-
-static uint64_t mix(uint64_t a, uint64_t b) {
-  rng r = {a * UINT64_C(0xd1342543de82ef95) + b};
-  rnd(&r);
-  return rnd(&r);
 }
 
 static void say(void) {

@@ -15,7 +15,9 @@
 //   - what is not damaged succeeds, however its segments are arranged;
 //   - all targets do the same;
 //   - a lane that has seen a sequential picture allocates nothing for it again;
-//   - nothing takes 20 times as long as a healthy file of that size.
+//   - nothing takes 20 times as long as a healthy file of that size;
+//   - with entry points, right or wrong ones, it does the same as without, except that
+//     damage is not seen in bytes that were leapt over (points.c). Such pictures are counted.
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -58,6 +60,9 @@ void note(char *what, const char *fmt, ...) __attribute__((format(printf, 2, 3))
 
 // base.c: a valid file, at most 400 pixels per side.
 void base_make(rng *r, bytes *out, char *what);
+// base_other makes a file with the settings that base_make chooses by r, so mostly with the
+// same header, but with another picture: from some row on, which may be the first.
+void base_other(rng *r, rng *other, bytes *out);
 // base_plain makes a file of a known kind, as a reference for cost.
 enum { HUFFMAN, PROGRESSIVE, ARITHMETIC, KINDS };
 void base_plain(bytes *out, int side, int noise, int kind);
@@ -119,6 +124,27 @@ int reference_extreme(const uint8_t *p, size_t n);
 // is wrong with the new file; NULL: nothing.
 const char *rewrite_check(rng *r, stk_lane *l, const header *h, const reference *f, const uint8_t *p, size_t n);
 
+// points.c: entry points of a file.
+// The kinds: its own, its own made wrong from one on, random ones, those of the file before
+// it was damaged, those of a file with the same settings, those of any other file.
+enum { OWN, LATER, CHANCE, EARLIER, OTHER, STRANGER, POINT_KINDS };
+// How many a file is given at most; how much of a scan a fingerprint covers, as in Go.
+enum { POINTS_MOST = 1 << 12, POINTS_HEAD = 64 };
+
+// points_make finds the points of a file, or some of the first, makes them what kind says,
+// and returns how many they are.
+int points_make(rng *r, stk_lane *l, int kind, const uint8_t *jpeg, size_t n, int spacing, stk_point *out);
+// points_watch takes down where a run that is given known begins, until it is called with
+// NULL. points_excuse says afterwards why what that run did not notice is not excused; NULL:
+// it is.
+void points_watch(const stk_point *known);
+const char *points_excuse(const uint8_t *jpeg, size_t n, const stk_point *p, int known);
+// points_alike is whether two files have the same fingerprint.
+int points_alike(const bytes *a, const bytes *b);
+
+// walk.c: whether decoding a file that begins at point a comes to point b.
+int walk_fits(const uint8_t *jpeg, size_t n, const stk_point *a, const stk_point *b);
+
 // price.c: price_set measures with run, which returns the work of decoding b;
 // price_most is the limit for a valid file.
 typedef double price_run(int level, const header *h, const bytes *b);
@@ -145,6 +171,10 @@ uint64_t allocations(void);  // so far
 // case.c
 typedef struct {
   uint64_t cases, runs, decoded, own, refused, strict, gated, unjudged, healthy, stray, texts, findings;
+  // Runs with points of other bytes; those of them that noticed it; those that did not, but
+  // made another picture, or none instead of an error: the one before the damage, or one
+  // in pieces that fit; and how many of these two kinds the fingerprint does not tell apart.
+  uint64_t pointed, noticed, undamaged, pieces, printed;
 } tally;
 
 extern tally sum;

@@ -23,4 +23,4 @@ for file in "$kernel"/*.c "$kernel"/fuzz/*.c "$kernel"/fuzz/guided/*.c; do
 	} | "$clang" "${flags[@]}" "${features[@]}" -x c -c - -o "$objects/$n.o"
 	n=$((n + 1))
 done
-"$clang" "${flags[@]}" "$objects"/*.o -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign -l:libjpeg.a -lm -o "$output"
+"$clang" "${flags[@]}" "$objects"/*.o -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=stk_entry_enter -l:libjpeg.a -lm -o "$output"
