@@ -3,9 +3,9 @@
 //
 // Known points may be of another file, or forged. After a jump, the next point that is passed
 // must agree with the decoder; otherwise, or if decoding fails, the job ends with STK_STALE.
-// The last known point of all, and of each segment, is only compared with, so every jump has a
-// point after it. One may be followed by another jump before it is reached: the last jump of a
-// job, and of a segment, is always compared.
+// Decoding reads on to that point before it leaves a place to which it has jumped. The last
+// known point of all, and of each segment, is only compared with, so every jump has a point
+// after it.
 //
 // Positions are bytes of the scan as stored. The window has no stuffed bytes any more, so
 // h->shift keeps where they were.

@@ -348,9 +348,10 @@ static void seek(stk_huff *h, int64_t want) {
   const int64_t segment = h->seg ? want / h->restart : 0, from = segment * h->restart;
   if (p && p->mcu <= from) p = NULL;
   if (!p && (!h->seg || (h->at > from && h->at <= want))) return;
-  if (!p && h->jumped) {
+  if (h->jumped) {  // in a narrow region, no point may have been passed since
     stk_huff_settle(h);
     h->leaps = 1;
+    if (p && h->at >= p->mcu) return;
   }
   if (h->at > 0 && h->restart && h->togo == 0) marked(h);
   begin_at(h, h->f->scan + (p ? p->byte : h->seg[segment]));
