@@ -345,13 +345,13 @@ static const bytes *other_file(int kind) {
   return &b[kind];
 }
 
-// unnoticed judges a run with points of other bytes that did not end as that without, and
-// found nothing wrong.
+// unnoticed judges a run with wrong points that did not end as that without, and found
+// nothing wrong.
 static void unnoticed(const errand *e, int kind, int code, int other, const uint8_t *jpeg, const uint8_t *o, const bytes *from, const stk_point *p, int known) {
   static bytes got;
   stk_lane *l = lanes[e->level];
   const char *why = points_excuse(jpeg, now.input.n, p, known);
-  sum.printed += (uint64_t)points_alike(from, &now.input);
+  sum.printed += (uint64_t)(kind >= EARLIER && points_alike(from, &now.input));
   if (other != STK_OK) {
     finding("points", "with %d of kind %d: %s; without: %s", known, kind, stk_lane_msg(l), code ? "not" : "fine");
     return;
@@ -393,17 +393,17 @@ static void from_points(rng *r, const errand *e, int code, const uint8_t *d, con
   int other = stk_run(l, jpeg, now.input.n, NULL, o, points, known, one_in(r, 2) ? spacing : 0);
   points_watch(NULL);
   sum.runs++;
-  sum.pointed += kind >= EARLIER;
+  sum.pointed += kind != OWN;
   if (!around(e, o, n)) finding("outside", "wrote beside its output, with points");
   const int stale = other == STK_STALE;
   if (stale) {
     uint64_t cost;
-    sum.noticed += kind >= EARLIER;
+    sum.noticed += kind != OWN;
     if (kind == OWN && code == STK_OK) finding("points", "%d of its own are wrong", known);
     other = run(e, l, jpeg, now.input.n, o, &cost);
   }
   if (other == code && (code != STK_OK || !memcmp(o, first.p, n))) return;
-  if (!stale && kind >= EARLIER)
+  if (!stale && kind != OWN)
     unnoticed(e, kind, code, other, jpeg, o, from, points, known);
   else if (other != code)
     finding("points", "with %d of kind %d: %s; without: %s", known, kind, other ? stk_lane_msg(l) : "fine", code ? "not" : "fine");

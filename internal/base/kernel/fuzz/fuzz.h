@@ -171,9 +171,10 @@ uint64_t allocations(void);  // so far
 // case.c
 typedef struct {
   uint64_t cases, runs, decoded, own, refused, strict, gated, unjudged, healthy, stray, texts, findings;
-  // Runs with points of other bytes; those of them that noticed it; those that did not, but
-  // made another picture, or none instead of an error: the one before the damage, or one
-  // in pieces that fit; and how many of these two kinds the fingerprint does not tell apart.
+  // Runs with wrong points; those of them that noticed it; those that did not, and made
+  // another picture, or one instead of an error: the one before the damage, or one whose
+  // pieces fit the points; and how many of these the fingerprint does not tell from the file
+  // whose points they are.
   uint64_t pointed, noticed, undamaged, pieces, printed;
 } tally;
 

@@ -68,7 +68,7 @@ static options read_options(int argc, char **argv) {
 static void report(const tally *t, double took) {
   printf("%llu cases, %llu runs of the kernel, %.0f cases a second: %llu decoded (%llu not by libjpeg), %llu refused (%llu of them without a warning of libjpeg), "
          "%llu refused by their header, %llu compared, %llu not judged, %llu good by a second opinion, %llu errors in other words on another target, "
-         "%llu with entry points of other bytes (%llu noticed it; %llu have the picture before the damage and %llu pieces that fit, %llu of them with its fingerprint), %llu findings\n",
+         "%llu with wrong entry points (%llu noticed it; %llu have the picture before the damage and %llu pieces that fit, %llu of them with the same fingerprint), %llu findings\n",
          (unsigned long long)t->cases, (unsigned long long)t->runs, (double)t->cases / (took > 0 ? took : 1), (unsigned long long)t->decoded, (unsigned long long)t->own,
          (unsigned long long)t->refused, (unsigned long long)t->strict, (unsigned long long)t->gated, (unsigned long long)t->healthy,
          (unsigned long long)t->unjudged, (unsigned long long)t->stray, (unsigned long long)t->texts, (unsigned long long)t->pointed, (unsigned long long)t->noticed,
