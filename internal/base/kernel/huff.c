@@ -443,7 +443,7 @@ void stk_huff_rewind(stk_huff *h) {
   h->next = 0;
   h->at = 0;
   stk_entry_begin(h);
-  h->leaps = h->nknown > 0 && !h->restart;
+  h->leaps = h->nknown > 0 && (!h->restart || h->restart >= h->mcus);  // otherwise, once segments are known
 }
 
 // scan_ended checks that the scan ends with the last MCU, which was read.

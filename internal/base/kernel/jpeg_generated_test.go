@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,21 @@ import (
 // allEnv asks for every size with every kind; without it, every kind meets every
 // quality, width, height, interval and sort of tables.
 const allEnv = "STOKER_JPEG_ALL"
+
+// everyEnv is n: one file in n is tried, of the generated set and of the photographs.
+const everyEnv = "STOKER_JPEG_EVERY"
+
+// everyOf is the files that are tried.
+func everyOf[T any](all []T) (some []T) {
+	n, err := strconv.Atoi(os.Getenv(everyEnv))
+	if err != nil || n <= 1 {
+		return all
+	}
+	for i := 0; i < len(all); i += n {
+		some = append(some, all[i])
+	}
+	return some
+}
 
 // A generated is one file of the generated set.
 type generated struct {
@@ -110,8 +126,8 @@ type place struct {
 
 const placeMost = 64
 
-// decode gives the box, valid until the next call.
-func (p *place) decode(t failing, jpeg []byte, inAt, outAt int, b Step) []byte {
+// decode gives the box, valid until the next call. e may be nil.
+func (p *place) decode(t failing, jpeg []byte, inAt, outAt int, b Step, e *Entries) []byte {
 	t.Helper()
 	n := 3 * b.W * b.H
 	if need := len(jpeg) + placeMost; len(p.in) < need {
@@ -127,7 +143,7 @@ func (p *place) decode(t failing, jpeg []byte, inAt, outAt int, b Step) []byte {
 		around[i] = 0xa5
 	}
 	dst := around[placeMost/2 : placeMost/2+n : placeMost/2+n]
-	j := Job{JPEG: in, Dst: dst, Steps: []Step{b}}
+	j := Job{JPEG: in, Dst: dst, Steps: []Step{b}, Entries: e}
 	if err := p.lane.Run(&j); err != nil {
 		t.Fatalf("%s: %+v: %v", p.lane.target, b, err)
 	}
@@ -144,7 +160,7 @@ func (p *place) decode(t failing, jpeg []byte, inAt, outAt int, b Step) []byte {
 }
 
 // checkBoxes compares the whole picture on every target, and boxes of it, which
-// the targets share, with libjpeg's whole picture.
+// the targets share, with libjpeg's whole picture: from its beginning, and from entry points.
 func checkBoxes(t failing, r *rand.Rand, stock *Lane, places []*place, jpeg []byte, boxes int) {
 	t.Helper()
 	h, err := ReadHeader(jpeg)
@@ -153,18 +169,23 @@ func checkBoxes(t failing, r *rand.Rand, stock *Lane, places []*place, jpeg []by
 	}
 	whole := Pixels{Pix: run(t, stock, Job{JPEG: jpeg}), W: h.W, H: h.H, C: 3}
 	for _, p := range places {
-		if d := diff(p.decode(t, jpeg, r.IntN(placeMost), r.IntN(placeMost), Step{Op: OpCrop, W: h.W, H: h.H}), whole.Pix); d != "" {
+		if d := diff(p.decode(t, jpeg, r.IntN(placeMost), r.IntN(placeMost), Step{Op: OpCrop, W: h.W, H: h.H}, nil), whole.Pix); d != "" {
 			t.Fatalf("%s: %s", p.lane.target, d)
 		}
 	}
+	points := checkPoints(t, r, places, jpeg, whole, 1+r.IntN(1+len(jpeg)/(2+r.IntN(60))))
 	for i := range boxes {
 		p := places[i%len(places)]
 		b := Step{Op: OpCrop}
 		b.X, b.Y, b.W, b.H = box(r, h.W, h.H)
 		inAt, outAt := r.IntN(placeMost), r.IntN(placeMost)
-		got := p.decode(t, jpeg, inAt, outAt, b)
-		if d := diff(got, crop(whole, b.X, b.Y, b.W, b.H).Pix); d != "" {
+		want := crop(whole, b.X, b.Y, b.W, b.H).Pix
+		if d := diff(p.decode(t, jpeg, inAt, outAt, b, nil), want); d != "" {
 			t.Fatalf("%s: box %d,%d %dx%d, input at %d, output at %d: %s", p.lane.target, b.X, b.Y, b.W, b.H, inAt, outAt, d)
+		}
+		e := Entries{Known: points[:r.IntN(len(points)+1)]}
+		if d := diff(p.decode(t, jpeg, outAt, inAt, b, &e), want); d != "" || e.Wrong {
+			t.Fatalf("%s: box %d,%d %dx%d, with %d of %d points: %s; %+v", p.lane.target, b.X, b.Y, b.W, b.H, len(e.Known), len(points), d, e)
 		}
 	}
 }
@@ -208,6 +229,7 @@ func TestGeneratedSet(t *testing.T) {
 	if testing.Short() {
 		set = set[:len(set)/4]
 	}
+	set = everyOf(set)
 	var next, boxes atomic.Int64
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -248,7 +270,7 @@ func TestBoxesOfPhotographs(t *testing.T) {
 		boxes = 200
 	}
 	pictures := testPhotos(t)
-	for _, name := range slices.Sorted(maps.Keys(pictures)) {
+	for _, name := range everyOf(slices.Sorted(maps.Keys(pictures))) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(71, uint64(len(pictures[name]))))
 			checkBoxes(t, r, stock, places, pictures[name], boxes)

@@ -5,6 +5,7 @@ package kernel
 import (
 	"encoding/binary"
 	"fmt"
+	mathbits "math/bits"
 	"math/rand/v2"
 	"testing"
 )
@@ -27,12 +28,13 @@ func (w *scanWriter) put(code uint64, n int) {
 	}
 }
 
-// block writes a difference of DC of at most 15 and one small coefficient.
-func (w *scanWriter) block(r *rand.Rand, chroma bool) {
-	size := r.IntN(5)
-	dc := [2][5][2]uint64{ // code and its length, by size
-		{{0b00, 2}, {0b010, 3}, {0b011, 3}, {0b100, 3}, {0b101, 3}},
-		{{0b00, 2}, {0b01, 2}, {0b10, 2}, {0b110, 3}, {0b1110, 4}},
+// block writes a difference of DC and, with some luck, one small coefficient. full: instead the
+// last one, whose bits are all ones, after which no end of block follows; not for chroma.
+func (w *scanWriter) block(r *rand.Rand, chroma bool, diff int, full bool) {
+	size := mathbits.Len(uint(max(diff, -diff)))
+	dc := [2][12][2]uint64{ // code and its length, by size
+		{{0b00, 2}, {0b010, 3}, {0b011, 3}, {0b100, 3}, {0b101, 3}, {0b110, 3}, {0xe, 4}, {0x1e, 5}, {0x3e, 6}, {0x7e, 7}, {0xfe, 8}, {0x1fe, 9}},
+		{{0b00, 2}, {0b01, 2}, {0b10, 2}, {0b110, 3}, {0xe, 4}, {0x1e, 5}, {0x3e, 6}, {0x7e, 7}, {0xfe, 8}, {0x1fe, 9}, {0x3fe, 10}, {0x7fe, 11}},
 	}
 	ac, end := [2][2]uint64{{0b00, 2}, {0b01, 2}}, [2][2]uint64{{0b1010, 4}, {0b00, 2}} // 0/1 and end of block
 	t := 0
@@ -40,7 +42,18 @@ func (w *scanWriter) block(r *rand.Rand, chroma bool) {
 		t = 1
 	}
 	w.put(dc[t][size][0], int(dc[t][size][1]))
-	w.put(uint64(r.IntN(1<<size)), size)
+	if diff < 0 {
+		diff += 1<<size - 1
+	}
+	w.put(uint64(diff), size)
+	if full && !chroma {
+		for range 3 {
+			w.put(0x7f9, 11) // 15/0
+		}
+		w.put(0xfff4, 16) // 14/10
+		w.put(0x3ff, 10)
+		return
+	}
 	if r.IntN(3) == 0 {
 		w.put(ac[t][0], int(ac[t][1]))
 		w.put(uint64(r.IntN(2)), 1)
@@ -50,6 +63,12 @@ func (w *scanWriter) block(r *rand.Rand, chroma bool) {
 
 // giant makes a picture of a kind, of any size up to 65,535 a side.
 func giant(t testing.TB, kind string, w, h, restart int) []byte {
+	return scanned(t, kind, w, h, restart, func(r *rand.Rand, _, _ int) (int, bool) { return r.IntN(31) - 15, false })
+}
+
+// scanned makes a picture of which draw draws the next block of a component in an MCU: the
+// difference of its DC, at most 2047, and whether it is full.
+func scanned(t testing.TB, kind string, w, h, restart int, draw func(r *rand.Rand, mcu, component int) (diff int, full bool)) []byte {
 	r := rand.New(rand.NewPCG(uint64(w), uint64(h)))
 	m := cutMarkers(t, encodeKind(t, r, kind, 16, 16, encodeOptions{quality: 75}))
 	f := m.at(t, 0xc0)
@@ -77,7 +96,8 @@ func giant(t testing.TB, kind string, w, h, restart int) []byte {
 			s.out = append(s.out, 0xff, 0xd0+byte(i/restart-1)&7)
 		}
 		for b := range luma + chroma {
-			s.block(r, b >= luma)
+			diff, full := draw(r, i, max(0, b-luma+1))
+			s.block(r, b >= luma, diff, full)
 		}
 	}
 	s.put(0x7f, 7)
