@@ -26,17 +26,14 @@ func BenchmarkLook(b *testing.B) {
 	}
 	l := kernel.NewLane()
 	defer l.Close()
-	first, record, ok := Record(l, 0, 0, jpeg)
-	if !ok {
-		b.Fatal("no record")
-	}
-	s, err := Open(b.TempDir(), facts.Options{Limit: 1 << 40})
+	record := recordOf(b, l, jpeg)
+	s, err := facts.Open(b.TempDir(), "looks", facts.Options{Limit: 1 << 40})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	key := func(i int) facts.Key { k := first; k.File = uint64(i); return k }
-	err = s.Facts().Add(b.Context(), func(yield func(facts.Key, []byte) bool) {
+	key := func(i int) facts.Key { return facts.Key{File: uint64(i), Length: int64(len(jpeg))} }
+	err = s.Add(b.Context(), func(yield func(facts.Key, []byte) bool) {
 		for i := range n {
 			if !yield(key(i), record) {
 				return
@@ -46,11 +43,12 @@ func BenchmarkLook(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := s.Facts().Merge(b.Context()); err != nil {
+	if err := s.Merge(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	order := rand.New(rand.NewPCG(1, 2)).Perm(n)
 	var raw []byte
+	var ok bool
 	var points []kernel.Point
 	for _, way := range []string{"fingerprint", "and record", "and points"} {
 		b.Run(way, func(b *testing.B) {
@@ -61,7 +59,7 @@ func BenchmarkLook(b *testing.B) {
 					continue
 				}
 				k := key(order[i%n])
-				if raw, ok = s.Facts().Append(raw[:0], k); !ok {
+				if raw, ok = s.Append(raw[:0], k); !ok {
 					b.Fatal("no record")
 				}
 				if way == "and record" {

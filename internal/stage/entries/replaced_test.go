@@ -69,17 +69,29 @@ func dressed(t *testing.T, l *kernel.Lane, jpegs [][]byte) (all []picture) {
 		n := most + 4 - len(b) - 2 // what the segment's length says
 		comment := append([]byte{0xff, 0xfe, byte(n >> 8), byte(n)}, make([]byte, n-2)...)
 		b = append(append(b[:2:2], comment...), b[2:]...)
-		_, raw, ok := Record(l, 1, 0, b)
-		if !ok {
-			t.Fatalf("a picture of %d bytes has no record", len(b))
-		}
 		p := picture{jpeg: b, print: kernel.Fingerprint(b)}
+		raw := recordOf(t, l, b)
+		var ok bool
 		if p.known, ok = parseRecord(nil, raw, p.print); !ok {
 			t.Fatal("its record cannot be read")
 		}
 		all = append(all, p)
 	}
 	return all
+}
+
+// recordOf is the record of a JPEG with all its points.
+func recordOf(t testing.TB, l *kernel.Lane, jpeg []byte) []byte {
+	t.Helper()
+	points, err := l.Points(jpeg, Spacing)
+	if err != nil || len(points) == 0 {
+		t.Fatalf("a picture of %d bytes has %d points: %v", len(jpeg), len(points), err)
+	}
+	raw, ok := appendRecord(nil, kernel.Fingerprint(jpeg), points)
+	if !ok {
+		t.Fatal("it has no record")
+	}
+	return raw
 }
 
 // tried is B with the points of A, for one crop.
