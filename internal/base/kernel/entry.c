@@ -56,7 +56,8 @@ void stk_entry_begin(stk_huff *h) {
   stk_entries *e = &h->l->entries;
   const int64_t bytes = h->f->end - h->f->scan;
   const int possible = bytes <= UINT32_MAX && h->mcus <= UINT32_MAX;
-  h->k = h->jumped = h->lost = 0;
+  h->k = h->jumped = 0;
+  h->lost = INT64_MAX;
   h->known = e->known;
   h->nknown = possible ? e->nknown : 0;
   h->grid = grid_of(h, bytes, possible ? e->spacing : 0);
@@ -93,6 +94,7 @@ int stk_learn_run(stk_lane *l, const uint8_t *jpeg, size_t n, int32_t spacing) {
 
 // Up to eight bytes before the next one are not used up yet, so shifts there are kept.
 void stk_entry_shift(stk_huff *h, ptrdiff_t n) {
+  if (h->lost != INT64_MAX) h->lost = h->fresh ? -1 : h->lost - n;
   if (h->fresh) {
     h->from = h->in - h->f->scan;
     h->fresh = h->shifts = h->shifted = 0;
@@ -106,9 +108,12 @@ void stk_entry_shift(stk_huff *h, ptrdiff_t n) {
   h->shifted = 0;
 }
 
+// bits_read is how many bits of the window were read.
+static ptrdiff_t bits_read(const stk_huff *h) { return (h->b.p - h->window) * 8 - (ptrdiff_t)(h->b.cnt & 63); }
+
 // here is the point that decoding has reached.
 static stk_point here(stk_huff *h) {
-  const ptrdiff_t read = (h->b.p - h->window) * 8 - (ptrdiff_t)(h->b.cnt & 63), i = read >> 3;
+  const ptrdiff_t read = bits_read(h), i = read >> 3;
   while (h->shifted < h->shifts && h->shift[h->shifted] <= i) h->shifted++;
   stk_point p = {.mcu = (uint32_t)h->at, .byte = (uint32_t)(h->from + i + h->shifted), .bit = (uint16_t)(read & 7)};
   for (int c = 0; c < h->f->components; c++) p.pred[c] = (int16_t)h->pred[c];
@@ -117,7 +122,7 @@ static stk_point here(stk_huff *h) {
 
 void stk_entry_meet(stk_huff *h) {
   stk_entries *e = &h->l->entries;
-  if (h->lost) {  // from here on, where bytes are stored is not known
+  if (bits_read(h) >> 3 > h->lost) {  // from here on, where bytes are stored is not known
     if (h->jumped) stale(h);
     h->nknown = h->leaps = 0;
     h->grid.step = 0;
@@ -151,6 +156,7 @@ void stk_entry_enter(stk_huff *h, const stk_point *p) {
   if (p->byte >= h->f->end - h->f->scan || p->bit > 7) stale(h);
   h->l->entries.jumps++;
   h->l->entries.leapt += p->mcu - h->at;
+  h->lost = INT64_MAX;  // what was in the window is not read
   stk_huff_pull(h);
   refill(&h->b);
   drop(&h->b, p->bit);

@@ -222,7 +222,7 @@ void stk_huff_pull(stk_huff *h) {
       h->shift[h->shifts++] = (int16_t)(out - h->window);
     } else if (in[1] == 0xff) {
       in++;
-      h->lost |= in + 1 < h->f->end && in[1] == 0;
+      if (h->lost == INT64_MAX && in + 1 < h->f->end && in[1] == 0) h->lost = out - h->window;
     } else {
       h->marker = in[1];
       in += 2;

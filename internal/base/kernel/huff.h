@@ -133,7 +133,7 @@ struct stk_huff {
   int64_t most;                // that fit into the lane's found
   int64_t stop;                // the next MCU at which one is compared or recorded, after at
   int fresh;                   // nothing in the window was read yet
-  int lost;                    // fill bytes, which have no place in shift, came before a stuffed one
+  int64_t lost;                // window index of a stuffed byte after fill bytes, which have no place in shift
   int64_t from;                // offset in the scan of window[0]
   int shifts, shifted;         // how many are in shift, and how many of them the last look had passed
   // Window indexes after each dropped 0x00: bytes from there on are one further in the scan.

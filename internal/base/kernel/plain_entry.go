@@ -1,8 +1,7 @@
 package kernel
 
 // track follows the plain decoder through a scan, for its entry points: entry.c in Go, for a
-// decoder that never leaps. Where a fill byte comes before a stuffed one, entry.c stops up to a
-// window of bytes (4 KiB) before it: of a job of only that part, it finds fewer points.
+// decoder that never leaps.
 type track struct {
 	f     *frame
 	grid  grid

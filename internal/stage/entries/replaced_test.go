@@ -44,8 +44,13 @@ type replaced struct {
 
 func (c *replaced) add(o replaced) {
 	for _, p := range []struct{ to, n *int64 }{
-		{&c.Pairs, &o.Pairs}, {&c.Printed, &o.Printed}, {&c.Noticed, &o.Noticed}, {&c.Unused, &o.Unused},
-		{&c.Right, &o.Right}, {&c.Wrong, &o.Wrong}, {&c.Missed, &o.Missed},
+		{&c.Pairs, &o.Pairs},
+		{&c.Printed, &o.Printed},
+		{&c.Noticed, &o.Noticed},
+		{&c.Unused, &o.Unused},
+		{&c.Right, &o.Right},
+		{&c.Wrong, &o.Wrong},
+		{&c.Missed, &o.Missed},
 	} {
 		atomic.AddInt64(p.to, *p.n)
 	}
