@@ -37,7 +37,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains facts-powercuts py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
+.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains facts-powercuts py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-entries bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
 
 demo: setup engine
 	@build/stoker demo
@@ -463,6 +463,11 @@ figures:
 bench-formats: engine venv bench-venvs
 	@test -n "$(DATA)" || { echo "usage: make bench-formats DATA=folder-of-jpegs"; exit 2; }
 	$(VENV)/python -m bench.formats --data "$(DATA)" --out build/bench-formats.json
+
+# What entry points of JPEGs save and cost; ten minutes on a machine that does nothing else.
+bench-entries: engine venv
+	@test -n "$(DATA)" || { echo "usage: make bench-entries DATA=folder-of-jpegs"; exit 2; }
+	$(VENV)/python -m bench.entries --data "$(DATA)" --copies 16 --out build/bench-entries.json
 
 # Decoding alone; five minutes on a machine that does nothing else.
 bench-jpeg: venv

@@ -41,17 +41,19 @@ const mostSteps = 255
 
 // step is how far a point is from the one before.
 type step struct {
-	mcus, places uint64
-	preds        [3]uint16
-	kind         uint8 // its number in the list of steps
+	places uint64
+	preds  uint64 // of 16 bits each
+	kind   int    // its number in the list of steps
 }
 
-func (s *step) between(a, b *kernel.Point) {
-	s.mcus, s.places = uint64(b.MCU-a.MCU), b.Place()-a.Place()
+// changes are the changes of the predictors from a to b, modulo 2^16, as decoders add. Zigzag:
+// small ones of either sign are small numbers.
+func changes(a, b *kernel.Point) (preds uint64) {
 	for c := range b.Pred {
-		d := b.Pred[c] - a.Pred[c] // modulo 2^16, as decoders add
-		s.preds[c] = uint16(d<<1) ^ uint16(d>>15)
+		d := b.Pred[c] - a.Pred[c]
+		preds |= uint64(uint16(d<<1)^uint16(d>>15)) << (16 * c)
 	}
+	return preds
 }
 
 // kindOfStep is an entry of the list of steps: MCUs, and the shortest length.
@@ -72,41 +74,36 @@ func appendRecord(dst []byte, print uint64, points []kernel.Point) (record []byt
 	var few [256]step // of usual photographs
 	var listed [8]kindOfStep
 	steps, kinds := few[:0], listed[:0]
-	var preds [3]uint16 // one bit for each that is set in any of them
-	last := kernel.Point{}
+	preds := uint64(0) // one bit for each that is set in any of them
+	last := &kernel.Point{}
 	for i := range points {
-		var s step
-		s.between(&last, &points[i])
-		last = points[i]
-		k := kindOf(kinds, s.mcus)
-		if k < 0 {
-			if k = len(kinds); k == mostSteps {
+		p := &points[i]
+		s := step{places: p.Place() - last.Place(), preds: changes(last, p)}
+		mcus := uint64(p.MCU - last.MCU)
+		last = p
+		if s.kind = kindOf(kinds, mcus); s.kind < 0 {
+			if s.kind = len(kinds); s.kind == mostSteps {
 				return dst, false
 			}
-			kinds = append(kinds, kindOfStep{s.mcus, s.places})
+			kinds = append(kinds, kindOfStep{mcus, s.places})
 		}
-		kinds[k].least = min(kinds[k].least, s.places)
-		s.kind = uint8(k)
-		for c, v := range s.preds {
-			preds[c] |= v
-		}
+		kinds[s.kind].least = min(kinds[s.kind].least, s.places)
+		preds |= s.preds
 		steps = append(steps, s)
 	}
 	longest := uint64(0)
 	for i := range steps {
 		longest = max(longest, steps[i].places-kinds[steps[i].kind].least)
 	}
-	width := [fields]int{
-		bits.Len(uint(max(len(kinds), 1) - 1)), bits.Len64(longest),
-		bits.Len16(preds[0]), bits.Len16(preds[1]), bits.Len16(preds[2]),
+	width := [fields]int{bits.Len(uint(max(len(kinds), 1) - 1)), bits.Len64(longest)}
+	for c := range 3 {
+		width[2+c] = bits.Len16(uint16(preds >> (16 * c)))
 	}
 	dst = binary.LittleEndian.AppendUint64(dst, print)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(points)))
 	dst = append(dst, byte(len(kinds)))
-	all := 0
 	for _, n := range width {
 		dst = append(dst, byte(n))
-		all += n
 	}
 	for _, k := range kinds {
 		if k.least > 1<<32-1 {
@@ -115,20 +112,32 @@ func appendRecord(dst []byte, print uint64, points []kernel.Point) (record []byt
 		dst = binary.LittleEndian.AppendUint32(dst, uint32(k.mcus))
 		dst = binary.LittleEndian.AppendUint32(dst, uint32(k.least))
 	}
-	begin, n := len(dst), (len(points)*all+7)/8
-	dst = append(dst, make([]byte, n+8)...) // words are written whole
-	to := dst[begin:]
-	put := func(at int, v uint64) {
-		w := to[at>>3:]
-		binary.LittleEndian.PutUint64(w, binary.LittleEndian.Uint64(w)|v<<(at&7))
+	return packed(dst, steps, kinds, width), true
+}
+
+// packed appends the fields of all steps.
+func packed(dst []byte, steps []step, kinds []kindOfStep, width [fields]int) []byte {
+	dst = slices.Grow(dst, len(steps)*12+8) // 91 bits at most
+	word, have := uint64(0), 0              // bits that are not in dst yet
+	put := func(v uint64, n int) {
+		word |= v << have
+		if have += n; have >= 64 {
+			dst = binary.LittleEndian.AppendUint64(dst, word)
+			have -= 64
+			word = v >> (n - have)
+		}
 	}
+	const low = 1<<16 - 1
 	for i := range steps {
-		s, at := &steps[i], i*all
-		put(at, uint64(s.kind)|(s.places-kinds[s.kind].least)<<width[0])
-		at += width[0] + width[1]
-		put(at, uint64(s.preds[0])|uint64(s.preds[1])<<width[2]|uint64(s.preds[2])<<(width[2]+width[3]))
+		s := &steps[i]
+		put(uint64(s.kind)|(s.places-kinds[s.kind].least)<<width[0], width[0]+width[1])
+		put(s.preds&low|s.preds>>16&low<<width[2]|s.preds>>32<<(width[2]+width[3]), width[2]+width[3]+width[4])
 	}
-	return dst[:begin+n], true
+	for ; have > 0; have -= 8 {
+		dst = append(dst, byte(word))
+		word >>= 8
+	}
+	return dst
 }
 
 // parseRecord appends the points of a record to dst. b may be anything: ok is false if it
