@@ -209,6 +209,9 @@ def check(root: Path, write: bool = False) -> list[str]:
 
 
 LABELS = {
+    "stoker-second": "stoker, second epoch",
+    "stoker-known": "stoker, all entry points known",
+    "stoker-index": "stoker, packed with `--jpeg index`",
     "torch-tuned": "torch, `decode_jpeg` + v2",
     "torch-pil": "torch + PIL",
     "dali": "DALI, CPU",
@@ -232,7 +235,7 @@ def compare_table(results: Results) -> str:
         if not row["per_cpu"]:
             continue
         name, over = f"{row['output']} {row['name']}", f"{row['output']} over {row['name']}"
-        ours = row["peer"] == "stoker"
+        ours = row["peer"].startswith("stoker")
         label = LABELS.get(row["peer"], row["peer"])
         if "workers" in row["name"]:
             label += f", {row['workers']} worker" + ("s" if row["workers"] > 1 else "")

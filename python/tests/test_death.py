@@ -424,6 +424,7 @@ def test_ctrl_c_ends_a_script_at_once(folder: Path) -> None:
 
 def test_no_ctrl_c_is_lost() -> None:
     """An interrupt that falls on a finaliser in Python would be reported as ignored, and the loop would run on."""
+    gc.collect()  # those of other tests run now
     with stoker.DataLoader(stoker.Synthetic(1 << 20, (600, 600, 3)), 1, num_workers=1, output="numpy") as loader:
         iterator = iter(loader)
         for number in range(200):

@@ -133,8 +133,8 @@ def test_a_quick_step_over_large_pictures_waits_for_their_decoding(large: Path) 
     loader = long(large)
     found = stoker.doctor(loader, 0.0005, seconds=4)
     loader.close()
-    assert found.data_bound
-    if not crowded(found.evidence):
+    if not crowded(found.evidence):  # else the step itself may have waited for a core
+        assert found.data_bound
         assert found.verdict == "decode"
         assert found.change is not None
         assert "pack" in found.change or "packed" in str(found)

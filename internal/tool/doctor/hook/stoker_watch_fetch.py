@@ -133,6 +133,7 @@ class Stage:
         self.clock = 0
         self.looked = (0.0, 0.0)  # when the thread looked last, and the CPU s of the fetching thread then
         self.since = 0.0  # when the fetch that runs began; 0: none runs
+        self.collating_at = self.collating_cpu = self.at_cpu = 0.0  # of the fetch that runs, or ran last
         self.left = 0.0  # when the last one ended
         self.fine = False  # each sample of the next batch is timed
         self.batched = False  # the dataset gives a batch's samples in one call (__getitems__)
