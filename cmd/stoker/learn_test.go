@@ -44,7 +44,7 @@ func TestEntriesAreLearnedOnce(t *testing.T) {
 // What --entries is given is checked: a run that was to be without them must not have them.
 func TestEntriesOfBench(t *testing.T) {
 	t.Setenv("STOKER_CACHE", t.TempDir())
-	root := folder(t, 1)
+	root := folder(t, 12) // lanes count sixteen pictures at a time
 	for _, given := range []string{"OFF", "bananas", "-1", "0", ""} {
 		if got := command(t, "bench", root, "--entries="+given, "--epochs", "1"); got.status != 2 || !strings.Contains(got.err, "--entries 1GiB") {
 			t.Errorf("%q: status %d, %s", given, got.status, got.err)
