@@ -198,12 +198,15 @@ func (c *Collection) Of(id int64) (*Part, int64) {
 // Extents appends the extents of the wanted fields of a sample.
 func (c *Collection) Extents(id int64, dst []format.Extent) []format.Extent {
 	p, local := c.Of(id)
-	begin := len(dst)
-	dst = p.locator.Extents(local, p.Wanted, dst)
-	for i := range dst[begin:] {
-		dst[begin+i].File += p.files
+	return p.numbered(p.locator.Extents(local, p.Wanted, dst), len(dst))
+}
+
+// numbered gives the files of the extents from one on their numbers in the collection.
+func (p *Part) numbered(all []format.Extent, from int) []format.Extent {
+	for i := range all[from:] {
+		all[from+i].File += p.files
 	}
-	return dst
+	return all
 }
 
 // Places appends where the wanted fields of a sample are stored, as far as the index knows.
@@ -213,12 +216,7 @@ func (c *Collection) Places(id int64, dst []format.Extent) []format.Extent {
 	if !ok {
 		return c.Extents(id, dst)
 	}
-	begin := len(dst)
-	dst = placed.Places(local, p.Wanted, dst)
-	for i := range dst[begin:] {
-		dst[begin+i].File += p.files
-	}
-	return dst
+	return p.numbered(placed.Places(local, p.Wanted, dst), len(dst))
 }
 
 // file returns the part that has stored file number f, and its number there.

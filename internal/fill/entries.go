@@ -138,16 +138,12 @@ func (f *Filler) Ahead(reqs []*fetch.Request) {
 // PassEnded writes the entry points that were found so far, for later passes and other
 // processes. It does not wait.
 func (f *Filler) PassEnded() {
-	if len(f.learned.all()) > 0 {
-		go f.Keep(context.Background()) // Close ends it
-	}
-}
-
-// Keep does the same, and returns when it is done or ctx ends. Points that are not written in
-// time are learned again.
-func (f *Filler) Keep(ctx context.Context) {
-	for _, s := range f.learned.all() {
-		_ = s.Facts().Flush(ctx)
+	if all := f.learned.all(); len(all) > 0 {
+		go func() {
+			for _, s := range all {
+				_ = s.Facts().Flush(context.Background()) // Close ends it
+			}
+		}()
 	}
 }
 

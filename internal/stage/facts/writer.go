@@ -457,7 +457,7 @@ func (w *writer) add(name string) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		return false // merged since it was listed
 	}
-	if isDamage(err) || errors.Is(err, errLater) {
+	if isDamage(err) {
 		w.ignored[name] = !errors.Is(err, errLater) && !errors.Is(err, errForeign)
 		w.n.damaged.Add(1)
 	} else {
