@@ -6,7 +6,7 @@ Every PYTHON gets a virtual environment of its own outside the source tree, remo
 (3.10: searched on PATH and in pyenv's folder) or a path. LIBRARY makes the arrays:
 
     torch-oldest, numpy-oldest    the oldest that the wheel's metadata accepts
-    torch-newest, numpy-newest    the newest that pip finds; numpy-newest if LIBRARY is left out
+    torch-newest, numpy-newest    the newest that pip finds, as is torch or numpy; numpy if LIBRARY is left out
     torch-2.4.1                   this version
 
 A wheel of another architecture is driven by this machine's Python, its engine by qemu-user; pip installs it with
@@ -185,10 +185,7 @@ class Environment:
             raise stop("`stoker doctor --help` shows no usage")
 
 
-def test(wheel: Wheel, base: str, library: str, folder: Path) -> None:
-    kind, _, version = library.partition("-")
-    if version == "oldest":
-        version = wheel.oldest(kind)
+def test(wheel: Wheel, base: str, kind: str, version: str, folder: Path) -> None:
     wanted = kind if version == "newest" else f"{kind}=={version}"
     here = Environment(wheel, folder)
     name = here.run(base, "-c", "import platform; print(platform.python_version())").strip()
@@ -224,17 +221,18 @@ def main() -> None:
     todo = []
     for asked in sys.argv[2:]:  # what is missing is said before the first download
         which, _, library = asked.partition(":")
-        library = library or "numpy-newest"
-        if library.partition("-")[0] not in NEEDS:
+        kind, _, version = (library or "numpy").partition("-")
+        version = version or "newest"
+        if kind not in NEEDS:
             raise stop(f"{asked}: the library is torch or numpy, as in 3.10:torch-oldest")
-        todo.append((python(which), library))
-    for base, library in todo:
+        todo.append((python(which), kind, wheel.oldest(kind) if version == "oldest" else version))
+    for base, kind, version in todo:
         folder = Path(tempfile.mkdtemp(prefix="stoker-wheel-"))
         try:
-            free, needs = shutil.disk_usage(folder).free, NEEDS[library.partition("-")[0]]
+            free, needs = shutil.disk_usage(folder).free, NEEDS[kind]
             if free < needs:
-                raise stop(f"{folder} has {free >> 20:,} MiB free; {library} takes {needs >> 20:,}. Set TMPDIR")
-            test(wheel, base, library, folder)
+                raise stop(f"{folder} has {free >> 20:,} MiB free; {kind} takes {needs >> 20:,}. Set TMPDIR")
+            test(wheel, base, kind, version, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
