@@ -2,7 +2,7 @@
 
 ENGINE is build/stoker of a checkout of an older commit, built there (make engine). The same client starts both engines,
 in turns: the start of the process until its hello has been read, and its memory when it has loaded some batches and
-rests. With a folder of JPEGs, two loaders take turns as in bench.before, and their rates are compared.
+rests. With a folder of JPEGs, two loaders take turns (bench/turns.py), and their rates are compared.
 
 Both engines are copied, and the copies are read anew: how much of an executable counts as memory depends on how the
 kernel got it into its cache, which for one that was just linked is in larger pieces. "own" is memory without files.
@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench import before, meter, pictures, rig, serving
+from bench import before, meter, pictures, rig, serving, turns
 
 START_MS, MEMORY_MIB, RATE = 3.0, 8.0, 0.99
 SAMPLES = 512  # of the dataset that is loaded before memory is read
@@ -60,7 +60,7 @@ def starts(engines: dict[str, Path], args: Any, cpu: int) -> tuple[list[dict[str
 
 def resting(engines: dict[str, Path], args: Any, cpus: list[int]) -> list[dict[str, Any]]:
     """The memory of each engine, MiB, in rounds."""
-    tree = pictures.build(rig.ROOT / "testdata" / "photos", SAMPLES, before.BATCH)
+    tree = pictures.build(rig.ROOT / "testdata" / "photos", SAMPLES, turns.BATCH)
     found: list[dict[str, Any]] = []
     for number in range(args.repeats):
         one: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=6, help="rounds")
     parser.add_argument("--starts", type=int, default=100, help="of each engine in a round")
     parser.add_argument("--turns", type=int, default=24, help="of each loader in a round")
-    parser.add_argument("--batches", type=int, default=32, help=f"in a turn, {before.BATCH} pictures each")
+    parser.add_argument("--batches", type=int, default=32, help=f"in a turn, {turns.BATCH} pictures each")
     parser.add_argument("--rows", nargs="+", default=["uint8", "float32"])
     args = parser.parse_args()
     rig.may_write(args.out)
@@ -102,12 +102,11 @@ def main() -> int:
         engines = {name: fresh(engine, Path(folder), name) for name, engine in given.items()}
         document["starts"], disturbed = starts(engines, args, cpus[0])
         document["memory"] = resting(engines, args, cpus)
-        rates: dict[str, before.Turns] = {}
+        rates: dict[str, turns.Turns] = {}
         if args.data is not None:
-            needed = before.BATCH * (args.batches * args.turns + before.WARM)
-            tree = pictures.build(args.data, needed, before.BATCH)
-            sides = {name: (engine, rig.ROOT / "python" / "src") for name, engine in engines.items()}
-            rates = {output: before.in_turns(sides, tree, output, args, cpus) for output in args.rows}
+            tree = pictures.build(args.data, turns.needed(args), turns.BATCH)
+            sides = {name: turns.Side(engine) for name, engine in engines.items()}
+            rates = {output: turns.in_turns(sides, tree, output, args, cpus) for output in args.rows}
     document["rates"] = [run for one in rates.values() for run in one.runs]
 
     figures = {f"{name}-mb": engine.stat().st_size / 1e6 for name, engine in given.items()}

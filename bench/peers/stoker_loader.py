@@ -21,6 +21,7 @@ from bench import rig
 from bench.consumer import MEAN, SIZE, STD, Options, Peer, run
 
 AHEAD = 4
+VIEWS = "views"  # an output of ten: two of 224 x 224 of 0.4 to 1 of the area, eight of 96 x 96 of 0.05 to 0.4
 
 
 def prepare(options: Options, epoch: str) -> None:
@@ -42,6 +43,10 @@ def engine(words: list[str]) -> None:
 
 def open_peer(options: Options, **more: Any) -> Peer:
     steps: list[Any] = [T.RandomResizedCrop(SIZE), T.RandomHorizontalFlip()]
+    if options.output == VIEWS:
+        two, eight = T.RandomResizedCrop(SIZE, scale=(0.4, 1.0)), T.RandomResizedCrop(96, scale=(0.05, 0.4))
+        flipped = [T.Compose([crop, T.RandomHorizontalFlip()]) for crop in (two, eight)]
+        steps = [T.Views(*[flipped[0]] * 2, *[flipped[1]] * 8)]
     if options.floats:
         steps += [T.ToTensor(), T.Normalize(MEAN, STD)]
     loader = stoker.DataLoader(
@@ -64,11 +69,15 @@ def open_peer(options: Options, **more: Any) -> Peer:
 
 
 def passes(loader: Any) -> Any:
-    """uint8 batches are stored as NHWC whichever way they are shown; they are read in that order."""
     for images, labels in loader:
-        if str(images.dtype) == "uint8" and images.shape[1] == 3:
-            images = images.transpose(0, 2, 3, 1)
-        yield images, labels
+        yield ([stored(view) for view in images] if isinstance(images, (list, tuple)) else stored(images)), labels
+
+
+def stored(images: Any) -> Any:
+    """uint8 batches are stored as NHWC whichever way they are shown; they are read in that order."""
+    if str(images.dtype) == "uint8" and images.shape[1] == 3:
+        return images.transpose(0, 2, 3, 1)
+    return images
 
 
 def main() -> None:

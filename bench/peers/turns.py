@@ -1,8 +1,7 @@
 """stoker's loader in turns: {"batches": N} on standard input asks for N batches; the answer has "cpu" and "wall".
 
 Both are seconds from the request. CPU is that of the loader's processes until they rest again, so what they make ahead
-counts for the turn that emptied its place. The wall clock ends with the last batch. Entry points of JPEGs are not used:
-what they save is not a question of two checkouts, and grows from turn to turn.
+counts for the turn that emptied its place. The wall clock ends with the last batch.
 """
 
 from __future__ import annotations
@@ -38,14 +37,15 @@ def rest(clock: Clock) -> float:
 def take(batches: Iterator[tuple[Any, Any]], count: int) -> None:
     for _ in range(count):
         images, _labels = next(batches)
-        touch(images)
+        for view in images if isinstance(images, list) else [images]:
+            touch(view)
 
 
 def main() -> None:
-    data, output, batch, seed = sys.argv[1:]
+    data, output, batch, seed, entries = sys.argv[1:]
     options = Options(data, samples=0, batch=int(batch), output=output, threads=2, workers=2, seed=int(seed))
     known = "entries" in inspect.signature(stoker.DataLoader).parameters  # older checkouts have none
-    peer = open_peer(options, **({"entries": "off"} if known else {}))
+    peer = open_peer(options, **({"entries": entries} if known else {}))
     clock = Clock.from_env()
     take(peer.batches, 4 * peer.in_flight)
     before = rest(clock)
