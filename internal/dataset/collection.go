@@ -209,14 +209,17 @@ func (p *Part) numbered(all []format.Extent, from int) []format.Extent {
 	return all
 }
 
-// Places appends where the wanted fields of a sample are stored, as far as the index knows.
+// Places appends where the wanted fields of a sample are stored, as far as the index knows:
+// there are none if only the sample's bytes tell.
 func (c *Collection) Places(id int64, dst []format.Extent) []format.Extent {
 	p, local := c.Of(id)
-	placed, ok := p.locator.(format.Placed)
-	if !ok {
-		return c.Extents(id, dst)
+	have := len(dst)
+	if placed, ok := p.locator.(format.Placed); ok {
+		return p.numbered(placed.Places(local, p.Wanted, dst), have)
 	}
-	return p.numbered(placed.Places(local, p.Wanted, dst), len(dst))
+	dst = p.locator.Extents(local, p.Wanted, dst)
+	whole := slices.DeleteFunc(dst[have:], func(e format.Extent) bool { return !e.Whole })
+	return p.numbered(dst[:have+len(whole)], have)
 }
 
 // file returns the part that has stored file number f, and its number there.

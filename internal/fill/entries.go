@@ -41,6 +41,9 @@ func (f *Filler) openEntries(part *dataset.Part) *entries.Store {
 	store, _ := entries.Open(part.Stored.Index(), entries.Options{ // what is wrong was noticed
 		Limit: int64(f.spec.Entries.Limit), Beside: format.LocalBesidePath, Notice: f.Notice,
 	})
+	if store != nil && len(f.data.Places(part.First, nil)) == 0 {
+		store.AheadAll() // Ahead will not know which
+	}
 	return store
 }
 
@@ -94,7 +97,8 @@ const aheads = 4
 // Ahead begins to read the records of samples that are about to be read into memory, so that
 // no lane waits for them. It does not wait, nor keep the requests. Samples that are in memory
 // are not asked for: their records, which are used as often, are there too. Nor are those of
-// which only the bytes say where the picture is, such as TFRecord's.
+// which only the bytes say where the picture is, such as TFRecord's: all records of these were
+// read when the store was opened.
 func (f *Filler) Ahead(reqs []*fetch.Request) {
 	type wanted struct {
 		store *entries.Store

@@ -191,6 +191,15 @@ func (s *Store) Ahead(file uint64, off, n int64) {
 	}
 }
 
+// AheadAll begins to bring all records into memory: for samples of which only the bytes say
+// where a picture is. It does not wait.
+func (s *Store) AheadAll() {
+	s.facts.AheadAll()
+	if s.beside != nil {
+		s.beside.AheadAll()
+	}
+}
+
 // Lane is how one goroutine uses the records, one sample after the other. It keeps its
 // buffers.
 type Lane struct {

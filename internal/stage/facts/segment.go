@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -41,7 +42,7 @@ func openSegment(d disk, name, kind string, seed uint32) (*segment, error) {
 	guarded(func() {
 		var s shape
 		if table := le.Uint64(data[max(len(data)-footerLen, 0)+16:]); table < uint64(len(data)) {
-			_ = unix.Madvise(data[int(table)&^(os.Getpagesize()-1):], unix.MADV_WILLNEED)
+			willNeed(data[int(table)&^(os.Getpagesize()-1):])
 		}
 		if s, err = parse(data, kind, seed); err == nil {
 			table := data[s.table : s.table+s.slots*slotLen]
@@ -138,6 +139,14 @@ func (g *segment) populate(off, n int64) {
 	}
 	if err := unix.Madvise(g.data[from:to], unix.MADV_POPULATE_READ); errors.Is(err, unix.EINVAL) { // before Linux 5.14
 		_ = unix.Madvise(g.data[from:to], unix.MADV_WILLNEED)
+	}
+}
+
+// willNeed begins to read a part of a mapping, from the start of a page on. Of one request a
+// kernel reads no more than it would by itself, which is 128 KiB if nobody has set more.
+func willNeed(data []byte) {
+	for piece := range slices.Chunk(data, 128<<10) {
+		_ = unix.Madvise(piece, unix.MADV_WILLNEED)
 	}
 }
 

@@ -281,6 +281,19 @@ func (s *Store) Ahead(k Key) {
 	guarded(func() { v.populate(k.hash()) })
 }
 
+// AheadAll begins to bring all facts into memory that are in the folder now, and does not wait
+// for them. What is written later is in memory anyway.
+func (s *Store) AheadAll() {
+	if v := s.acquire(); v != nil {
+		go func() {
+			defer v.release()
+			for _, g := range v.segs {
+				willNeed(g.data)
+			}
+		}()
+	}
+}
+
 // Put adds a fact, which it copies, and returns at once. A later fact of a key replaces
 // an earlier one; of those that different processes put, the one that was written last.
 // Append finds it when its file is sealed, some seconds later. It is dropped, and
