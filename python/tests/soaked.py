@@ -44,7 +44,7 @@ from kinds import EPOCHS as KNOWN
 from kinds import KINDS, PIECE, SEED, Data, Error, Kind, Leaf, expected, is_array, leaves, raw
 
 import stoker
-from stoker import _device, _engines, _feed, _notice, _staging, _static
+from stoker import _copies, _device, _engines, _feed, _notice, _queue, _staging, _static
 
 HANG_SECONDS = 180  # without a step: the stacks are shown, and the process ends
 LAG = 100  # operations that the device may have left to do after a step: its memory is not without end
@@ -738,7 +738,7 @@ def _no_record(device: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 def _twice(device: Any, patch: pytest.MonkeyPatch) -> None:
-    given = _device.Queue._given
+    given = _queue.Queue._given
 
     def once_more(queue: Any, entry: Any) -> None:
         if queue.step != 1:
@@ -746,23 +746,23 @@ def _twice(device: Any, patch: pytest.MonkeyPatch) -> None:
         else:
             queue.step += 1
 
-    patch.setattr(_device.Queue, "_given", once_more)
+    patch.setattr(_queue.Queue, "_given", once_more)
 
 
 def _greedy(device: Any, patch: pytest.MonkeyPatch) -> None:
-    fill = _device.Queue._fill
-    patch.setattr(_device.Queue, "_fill", lambda queue, make, most: fill(queue, make, most + 1))
+    fill = _queue.Queue._fill
+    patch.setattr(_queue.Queue, "_fill", lambda queue, make, most: fill(queue, make, most + 1))
 
 
 def _leak(device: Any, patch: pytest.MonkeyPatch) -> None:
     held: list[Any] = []
-    load = _device.Copies.load
+    load = _copies.Copies.load
 
     def loaded(copies: Any, root: Any, *rest: Any) -> Any:
         held.append(root)
         return load(copies, root, *rest)
 
-    patch.setattr(_device.Copies, "load", loaded)
+    patch.setattr(_copies.Copies, "load", loaded)
 
 
 PLANTS: dict[str, Plant] = {

@@ -21,7 +21,7 @@ from conftest import engine, engines, fill_up, kill, wait_until
 from pretend import Device, Full, Lost, device, install
 
 import stoker
-from stoker import _device, _process
+from stoker import _device, _process, _queue
 from stoker import transforms as T
 
 __all__ = ["device"]
@@ -210,7 +210,7 @@ class Mistake:
 
 
 def _twice(device: Device, patch: pytest.MonkeyPatch) -> None:
-    given = _device.Queue._given
+    given = _queue.Queue._given
 
     def once_more(queue: Any, entry: Any) -> None:
         if queue.step != 1:
@@ -218,7 +218,7 @@ def _twice(device: Device, patch: pytest.MonkeyPatch) -> None:
         else:
             queue.step += 1
 
-    patch.setattr(_device.Queue, "_given", once_more)
+    patch.setattr(_queue.Queue, "_given", once_more)
 
 
 MISTAKES = [

@@ -26,7 +26,7 @@ from conftest import engine, fill_up, kill, wait_until
 from pretend_jax import Array, Device, device, install
 
 import stoker
-from stoker import _device, _jax
+from stoker import _copies, _device, _jax
 from stoker import transforms as T
 
 __all__ = ["device"]
@@ -153,7 +153,7 @@ def _early(device: Device, patch: pytest.MonkeyPatch) -> None:
 
 
 def _never(device: Device, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_device.Copies, "_flies", lambda copies, flight: None)
+    patch.setattr(_copies.Copies, "_flies", lambda copies, flight: None)
 
 
 @pytest.mark.parametrize("plant", [_early, _never])

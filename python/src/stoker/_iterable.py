@@ -17,7 +17,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from . import _client, _device, _notice
+from . import _client, _notice, _queue
 from ._errors import ConfigError, StateError, many, whole
 from ._iterate import OwnPassage
 from ._state import DAMAGED
@@ -139,7 +139,7 @@ class IterablePassage(OwnPassage[T]):
             """Where the workers begin on another engine: after what the loop has got, and what is ahead of it."""
             passage, there = this(), way
             queue = getattr(passage, "_pass", None)
-            if isinstance(queue, _device.Queue) and (ahead := queue.ahead()):
+            if isinstance(queue, _queue.Queue) and (ahead := queue.ahead()):
                 there = way.copy()
                 for told in ahead:
                     there.received(told)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from typing import Any, NamedTuple
 
-from . import _client, _device, _ranks, _trainers
+from . import _client, _device, _queue, _ranks, _trainers
 from ._feed import Feed, Piece
 from ._mixing import Augmenter, Changer
 from ._receipt import Part
@@ -120,13 +120,13 @@ class Passage(Iterator[T]):
         self._left: int | None = None
         self._ended = False
         self._piece: Piece | None = None
-        self._next: tuple[Piece, _client.Pass | _device.Queue] | None = None
+        self._next: tuple[Piece, _client.Pass | _queue.Queue] | None = None
         self._maker = loader._maker  # for this pass; the loader's next one may have another transform
         self._make = self._maker.make
         self._stage: _device.Stage | _device.Same | None = None  # where batches go before the loop gets them
         self._meter: Meter = loader._meter
         self._progress: Progress
-        self._pass: _client.Pass | _device.Queue
+        self._pass: _client.Pass | _queue.Queue
         self._start: _ranks.Start | None = None  # until it has been compared with the other ranks' at the second batch
         self._place = _trainers.placing(loader)
         self._profiled = _profiled()
@@ -176,14 +176,14 @@ class Passage(Iterator[T]):
             self._make = self._maker.made.make
         self._stage = _device.stage(self.target, self._meter.copied)
 
-    def _queued(self, begun: _client.Pass) -> _client.Pass | _device.Queue:
+    def _queued(self, begun: _client.Pass) -> _client.Pass | _queue.Queue:
         """The pass, with batches ahead of the loop on their way to the device."""
         if self._stage is None or self._ended:
             return begun
         after = self._maker.changed if self._make != self._maker.make else None
         if (static := self._loader._static) is not None:
             after = static.before(after)
-        return _device.Queue(begun, self._stage, self._left, after)
+        return _queue.Queue(begun, self._stage, self._left, after)
 
     def _begin(self) -> _client.Pass:
         """A pass in the engine from the loop's position on."""
@@ -290,7 +290,7 @@ class Passage(Iterator[T]):
                 if following is not None:
                     then = self._queued(self._over(following, following.item))
                     self._next = following, then
-                    if isinstance(self._pass, _device.Queue) and isinstance(then, _device.Queue):
+                    if isinstance(self._pass, _queue.Queue) and isinstance(then, _queue.Queue):
                         self._pass.then = then
 
     def _following(self) -> None:

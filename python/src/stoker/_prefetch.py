@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Generic
 
-from . import _device, _target
+from . import _copies, _device, _target
 from ._counts import Counts
 from ._errors import ConfigError
 from ._loader import DataLoader
@@ -51,7 +51,7 @@ class Prefetched(Iterator[T]):
             try:
                 if not self._load(stage):
                     break
-            except _device.Full:
+            except _copies.Full:
                 break  # it is tried again at the next call
             except Exception as error:
                 self._error = error
@@ -70,7 +70,7 @@ class Prefetched(Iterator[T]):
         try:
             if self._load(stage):
                 return
-        except _device.Full as full:
+        except _copies.Full as full:
             refused = stage.full(full)
         else:
             raise StopIteration

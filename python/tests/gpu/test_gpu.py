@@ -24,7 +24,7 @@ import pytest
 import torch
 
 import stoker
-from stoker import _cuda, _device, _fused, _notice
+from stoker import _copies, _cuda, _device, _fused, _notice
 from stoker import transforms as T
 
 pytestmark = pytest.mark.gpu
@@ -125,7 +125,7 @@ def floats() -> Iterator[_fused.Floats]:
     """What makes floats on the device, for a test to change."""
     copies = _device._devices.get(0)
     if copies is None:
-        copies = _device._devices[0] = _device.Copies(_cuda.Port(0))
+        copies = _device._devices[0] = _copies.Copies(_cuda.Port(0))
     found = copies._floats
     was = found._asked, found._kernel
     found._asked, found._kernel = False, None
