@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import stoker
-from stoker import _client
+from stoker import _pass
 from stoker import transforms as T
 
 N, SIZE = 50, 8
@@ -143,13 +143,13 @@ def test_iterators_that_are_not_used_count_for_nothing(folder: Path) -> None:
 
 def test_what_is_read_ahead_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[tuple[int, int]] = []
-    real = _client.Pass.__init__
+    real = _pass.Pass.__init__
 
     def counted(self: Any, remote: Any, epoch: int, position: int, *more: Any, **others: Any) -> None:
         begun.append((epoch, position))
         real(self, remote, epoch, position, *more, **others)
 
-    monkeypatch.setattr(_client.Pass, "__init__", counted)
+    monkeypatch.setattr(_pass.Pass, "__init__", counted)
     with make(folder) as loader:
         iterators = [iter(loader), iter(loader)]
         assert begun == [(0, 0)], "reading begins at iter(), once"

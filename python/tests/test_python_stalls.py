@@ -16,7 +16,7 @@ from conftest import kill, stop, wait_until
 from test_python_workers import children
 
 import stoker
-from stoker import _client, _stuck
+from stoker import _pass, _stuck
 
 
 class Stuck(mine.Squares):
@@ -128,7 +128,7 @@ def test_a_worker_that_somebody_stopped_is_left_alone() -> None:
 
 
 def test_without_a_timeout_a_notice_shows_the_stack(tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr(_client, "SLOW_SECONDS", 0.5)
+    monkeypatch.setattr(_pass, "SLOW_SECONDS", 0.5)
     made = Stuck(tmp_path / "stuck", lambda _: time.sleep(5))
     with stoker.DataLoader(made, 4, num_workers=2) as loader:
         assert [i for batch in loader for i in batch.tolist()] == list(range(20))

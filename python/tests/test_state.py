@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import stoker
-from stoker import _client
+from stoker import _pass
 from stoker import transforms as T
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
@@ -232,16 +232,16 @@ def test_an_interrupt_while_a_pass_begins_skips_nothing(
     with stoker.DataLoader(dataset, 4, shuffle=True) as loader:
         expected = [rows(loader), rows(loader)]
         loader.set_epoch(0)
-        real = _client.Pass._begin
+        real = _pass.Pass._begin
 
         def interrupted(*_: Any) -> int:
             raise KeyboardInterrupt
 
         for epoch in (0, 1):
-            monkeypatch.setattr(_client.Pass, "_begin", interrupted)
+            monkeypatch.setattr(_pass.Pass, "_begin", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 iter(loader)
-            monkeypatch.setattr(_client.Pass, "_begin", real)
+            monkeypatch.setattr(_pass.Pass, "_begin", real)
             assert rows(loader) == expected[epoch]
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from . import _client, _ranks
+from . import _client, _pass, _ranks
 from ._advice import ALWAYS, Checked, check_names, is_typo, no_attribute, not_added, not_an_index
 from ._batch import Batch, JaxKind, Kind, Maker, NumpyKind, StagedJaxKind, StagedKind, TorchKind
 from ._cache import read_cache
@@ -290,7 +290,7 @@ class Dataset(Checked, Chain, Generic[T, N, J]):
                 single=True,
                 squeeze=recipe.squeeze,
             )
-        begun = _client.Pass(remote, epoch, at)
+        begun = _pass.Pass(remote, epoch, at)
         try:
             return begun.next(self._maker.make)
         finally:

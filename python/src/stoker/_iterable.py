@@ -17,7 +17,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from . import _client, _notice, _queue
+from . import _notice, _pass, _queue
 from ._errors import ConfigError, StateError, many, whole
 from ._iterate import OwnPassage
 from ._state import DAMAGED
@@ -127,12 +127,12 @@ def _sound(state: Any) -> bool:
 class IterablePassage(OwnPassage[T]):
     """One pass over a dataset that is iterated."""
 
-    def _begin(self) -> _client.Pass:
+    def _begin(self) -> _pass.Pass:
         at = self._progress
         way = at.way
         if way.ended:  # of a state that was saved at the end of a pass
             self._ended = True
-            return _client.Pass(self._remote, at.epoch, 0, 0, lambda _: {"ids": [], "place": 0, "item": 0})
+            return _pass.Pass(self._remote, at.epoch, 0, 0, lambda _: {"ids": [], "place": 0, "item": 0})
         this = weakref.ref(self)
 
         def points() -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ class IterablePassage(OwnPassage[T]):
             found: list[dict[str, Any]] = there.points()
             return found
 
-        return _client.Pass(self._remote, at.epoch, at.position, way.step, points=points)
+        return _pass.Pass(self._remote, at.epoch, at.position, way.step, points=points)
 
     def _received(self, message: Message) -> None:
         super()._received(message)

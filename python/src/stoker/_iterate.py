@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from typing import Any, NamedTuple
 
-from . import _client, _device, _queue, _ranks, _trainers
+from . import _client, _device, _pass, _queue, _ranks, _trainers
 from ._feed import Feed, Piece
 from ._mixing import Augmenter, Changer
 from ._receipt import Part
@@ -87,14 +87,14 @@ class Early:
         self._remote = remote
         self._closings = remote.closings
         self._place = epoch, position
-        self._pass: _client.Pass | None = _client.Pass(remote, epoch, position, -(-position // stride), bundle=True)
+        self._pass: _pass.Pass | None = _pass.Pass(remote, epoch, position, -(-position // stride), bundle=True)
 
     def fits(self, remote: _client.Loader, epoch: int, position: int) -> bool:
         """Whether it is the beginning of this pass and has not been taken."""
         here = remote is self._remote and remote.closings == self._closings
         return here and self._pass is not None and self._place == (epoch, position)
 
-    def take(self) -> _client.Pass | None:
+    def take(self) -> _pass.Pass | None:
         taken, self._pass = self._pass, None
         return taken
 
@@ -120,13 +120,13 @@ class Passage(Iterator[T]):
         self._left: int | None = None
         self._ended = False
         self._piece: Piece | None = None
-        self._next: tuple[Piece, _client.Pass | _queue.Queue] | None = None
+        self._next: tuple[Piece, _pass.Pass | _queue.Queue] | None = None
         self._maker = loader._maker  # for this pass; the loader's next one may have another transform
         self._make = self._maker.make
         self._stage: _device.Stage | _device.Same | None = None  # where batches go before the loop gets them
         self._meter: Meter = loader._meter
         self._progress: Progress
-        self._pass: _client.Pass | _queue.Queue
+        self._pass: _pass.Pass | _queue.Queue
         self._start: _ranks.Start | None = None  # until it has been compared with the other ranks' at the second batch
         self._place = _trainers.placing(loader)
         self._profiled = _profiled()
@@ -176,7 +176,7 @@ class Passage(Iterator[T]):
             self._make = self._maker.made.make
         self._stage = _device.stage(self.target, self._meter.copied)
 
-    def _queued(self, begun: _client.Pass) -> _client.Pass | _queue.Queue:
+    def _queued(self, begun: _pass.Pass) -> _pass.Pass | _queue.Queue:
         """The pass, with batches ahead of the loop on their way to the device."""
         if self._stage is None or self._ended:
             return begun
@@ -185,21 +185,21 @@ class Passage(Iterator[T]):
             after = static.before(after)
         return _queue.Queue(begun, self._stage, self._left, after)
 
-    def _begin(self) -> _client.Pass:
+    def _begin(self) -> _pass.Pass:
         """A pass in the engine from the loop's position on."""
         at = self._progress
         if at.feed is None:
             step = -(-at.position // self._loader._stride)
-            return _client.Pass(self._remote, at.epoch, at.position, step, bundle=True)
+            return _pass.Pass(self._remote, at.epoch, at.position, step, bundle=True)
         self._to(at.position, at.position)
         if self._piece is not None:
             return self._over(self._piece, at.position)
         self._ended = True
-        return _client.Pass(self._remote, at.epoch, 0, 0, lambda _: {"ids": [], "place": 0, "item": 0})
+        return _pass.Pass(self._remote, at.epoch, 0, 0, lambda _: {"ids": [], "place": 0, "item": 0})
 
-    def _over(self, piece: Piece, position: int) -> _client.Pass:
+    def _over(self, piece: Piece, position: int) -> _pass.Pass:
         step = -(-position // self._loader._stride)
-        return _client.Pass(self._remote, self._progress.epoch, position, step, piece.left, bundle=True)
+        return _pass.Pass(self._remote, self._progress.epoch, position, step, piece.left, bundle=True)
 
     def _to(self, begin: int, end: int) -> None:
         """Takes the piece that holds item ``end``; items from ``begin`` on count as given."""
@@ -264,7 +264,7 @@ class Passage(Iterator[T]):
                 self._ended = True
                 self._pass.cancel()
             else:  # the dataset's epoch ended within the pass
-                self._pass = self._queued(_client.Pass(self._remote, self._pass.epoch + 1, 0, bundle=True))
+                self._pass = self._queued(_pass.Pass(self._remote, self._pass.epoch + 1, 0, bundle=True))
                 self._loader._part(self._progress, self._pass.epoch, 0)
         if not tally.ended:
             self._progress.ended = tally.ended = True

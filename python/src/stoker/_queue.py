@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 from ._bundle import Bundle
-from ._client import Pass
 from ._copies import Full
 from ._device import Same, Stage
 from ._device_jpeg import Undecodable
 from ._engines import forked
 from ._errors import ConfigError, DataError, StallError
+from ._pass import Pass
 from ._wire import Message
 
 PATIENCE_SECONDS = 0.0005  # that next() waits for a batch beyond the loop's, if there is room for it on the device
@@ -86,7 +86,7 @@ class _Message:
 
 class Queue:
     """A pass in the engine, with batches of it ahead of the loop. It tells of the batch that ``next`` gave last what a
-    ``_client.Pass`` tells of it.
+    ``_pass.Pass`` tells of it.
 
     ``left`` limits the batches that are taken from the pass. ``after`` changes what the loop gets: (batch, epoch,
     number) -> batch. ``then`` is what follows when the pass has ended: its first batches are loaded by then.

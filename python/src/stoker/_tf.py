@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
 from typing import Any
 
-from . import _client
+from . import _pass
 from ._batch import OWNED_BYTES, Ragged
 from ._bundle import HELD
 from ._errors import ConfigError, ResourceError, many
@@ -287,7 +287,7 @@ def _example(loader: DataLoader[Any]) -> Any:
             for found in other:
                 return found
     else:
-        begun = _client.Pass(remote, 0, 0)
+        begun = _pass.Pass(remote, 0, 0)
         try:
             found = begun.next(loader._maker.make)
         finally:
