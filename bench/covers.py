@@ -15,21 +15,26 @@ from typing import Any
 
 CLIENT = tuple(
     f"python/src/stoker/{name}.py"
-    for name in (
-        *("_copies", "_cuda", "_device", "_device_jpeg", "_device_mix", "_device_ops", "_device_steps", "_fused"),
-        *(
-            "_jax",
-            "_moved",
-            "_on_device",
-            "_prefetch",
-            "_queue",
-            "_staging",
-            "_static",
-            "_target",
-            "_triton",
-            "_triton_rows",
-        ),
-    )
+    for name in [
+        "_copies",
+        "_cuda",
+        "_device",
+        "_device_jpeg",
+        "_device_mix",
+        "_device_ops",
+        "_device_steps",
+        "_fused",
+        "_jax",
+        "_moved",
+        "_on_device",
+        "_prefetch",
+        "_queue",
+        "_staging",
+        "_static",
+        "_target",
+        "_triton",
+        "_triton_rows",
+    ]
 )
 TESTS = tuple(f"python/tests/gpu/test_gpu{part}.py" for part in ("", "_decode", "_train"))
 BENCH = "bench/gpu.py"

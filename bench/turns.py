@@ -1,7 +1,7 @@
-"""Two loaders in turns: both are open at once, and take turns of about half a second over the same pictures.
+"""Two loaders, both open at once, load batches in turns of about half a second, from the same pictures.
 
-What a machine does slower for some seconds, it does slower for both, so a difference of half a percent shows. Which
-loader is opened first turns from round to round, because a process keeps the memory that it got at its start.
+If the machine is slow for some seconds, it is slow for both, so a difference of half a percent shows. The loader that
+is opened first alternates from round to round: a process keeps the memory that it got at its start.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from bench import meter, pictures, rig, serving
 
 BATCH = 64
 WARM = 64  # batches before the first turn, at most
+
+# Outputs of bench.peers.turns beside those of the other peers, "uint8" and "float32".
+SMALL = "small"  # one view, 96 x 96, crop scale 0.05 to 0.4
+VIEWS = "views"  # ten views: two of 224 x 224, crop scale 0.4 to 1, and eight like SMALL
 
 
 @dataclass(frozen=True)
@@ -42,29 +46,29 @@ class Side:
 
 @dataclass
 class Turns:
-    """What the first loader did over the second, and all rounds."""
+    """Ratios of the first loader to the second, and all rounds."""
 
     cpu: float  # CPU an image: the median of the turns
-    total: float  # the same, of all turns together: what is done in few of them counts too
+    total: float  # the same over the sum of all turns, so that work done in only a few of them counts
     rate: float  # images a second
     runs: list[dict[str, Any]] = field(repr=False)
     disturbed: list[float] = field(repr=False)  # of the rounds that count
 
 
 def needed(args: Any) -> int:
-    """The pictures of a tree of which one pass holds a round. args: those of in_turns."""
+    """How many pictures a tree needs so that one pass lasts for a whole round. args: those of in_turns."""
     return BATCH * int(args.batches * args.turns + WARM)
 
 
 def in_turns(sides: dict[str, Side], tree: pictures.Tree, output: str, args: Any, cpus: Sequence[int]) -> Turns:
-    """args: repeats, turns and batches, as bench.before's options say."""
+    """Compares the first of sides with the second. args: repeats, turns and batches, as bench.before's options say."""
     runs: list[dict[str, Any]] = []
     first, second = sides
 
     def both(number: int) -> tuple[dict[str, Any], float]:
         tree.warm()
         names = [first, second] if number % 2 else [second, first]
-        run: dict[str, Any] = {"output": output, "round": number}
+        run: dict[str, Any] = {"output": output, "round": number, "batches": args.batches, "batch": BATCH}
         run |= {key: {name: [] for name in sides} for key in ("cpu", "wall")}
         with contextlib.ExitStack() as stack:
             loaders = {name: serving.Server(name) for name in names}

@@ -6,7 +6,7 @@ Every PYTHON gets a virtual environment of its own outside the source tree, remo
 (3.10: searched on PATH and in pyenv's folder) or a path. LIBRARY makes the arrays:
 
     torch-oldest, numpy-oldest    the oldest that the wheel's metadata accepts
-    torch-newest, numpy-newest    the newest that pip finds, as is torch or numpy; numpy if LIBRARY is left out
+    torch-newest, numpy-newest    the newest that pip finds; torch and numpy alone mean the same, and no LIBRARY numpy
     torch-2.4.1                   this version
 
 A wheel of another architecture is driven by this machine's Python, its engine by qemu-user; pip installs it with

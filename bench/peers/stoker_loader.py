@@ -19,9 +19,9 @@ from stoker import transforms as T
 
 from bench import rig
 from bench.consumer import MEAN, SIZE, STD, Options, Peer, run
+from bench.turns import SMALL, VIEWS
 
 AHEAD = 4
-VIEWS = "views"  # an output of ten: two of 224 x 224 of 0.4 to 1 of the area, eight of 96 x 96 of 0.05 to 0.4
 
 
 def prepare(options: Options, epoch: str) -> None:
@@ -43,10 +43,12 @@ def engine(words: list[str]) -> None:
 
 def open_peer(options: Options, **more: Any) -> Peer:
     steps: list[Any] = [T.RandomResizedCrop(SIZE), T.RandomHorizontalFlip()]
+    small = [T.RandomResizedCrop(96, scale=(0.05, 0.4)), T.RandomHorizontalFlip()]
+    if options.output == SMALL:
+        steps = small
     if options.output == VIEWS:
-        two, eight = T.RandomResizedCrop(SIZE, scale=(0.4, 1.0)), T.RandomResizedCrop(96, scale=(0.05, 0.4))
-        flipped = [T.Compose([crop, T.RandomHorizontalFlip()]) for crop in (two, eight)]
-        steps = [T.Views(*[flipped[0]] * 2, *[flipped[1]] * 8)]
+        large = T.Compose([T.RandomResizedCrop(SIZE, scale=(0.4, 1.0)), T.RandomHorizontalFlip()])
+        steps = [T.Views(*[large] * 2, *[T.Compose(small)] * 8)]
     if options.floats:
         steps += [T.ToTensor(), T.Normalize(MEAN, STD)]
     loader = stoker.DataLoader(
@@ -65,6 +67,7 @@ def open_peer(options: Options, **more: Any) -> Peer:
         layout="NCHW" if options.floats else "NHWC",
         versions={"stoker": stoker.__version__},
         settings={"num_workers": options.threads},
+        views=10 if options.output == VIEWS else 1,
     )
 
 

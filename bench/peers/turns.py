@@ -10,12 +10,10 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import stoker
 
-from bench.consumer import Options, emit, touch
+from bench.consumer import Options, Peer, emit, touch, views
 from bench.meter import Clock
 from bench.peers.stoker_loader import open_peer
 
@@ -34,10 +32,10 @@ def rest(clock: Clock) -> float:
         before = now
 
 
-def take(batches: Iterator[tuple[Any, Any]], count: int) -> None:
+def take(peer: Peer, count: int) -> None:
     for _ in range(count):
-        images, _labels = next(batches)
-        for view in images if isinstance(images, list) else [images]:
+        images, _labels = next(peer.batches)
+        for view in views(images, peer.views):
             touch(view)
 
 
@@ -47,12 +45,12 @@ def main() -> None:
     known = "entries" in inspect.signature(stoker.DataLoader).parameters  # older checkouts have none
     peer = open_peer(options, **({"entries": entries} if known else {}))
     clock = Clock.from_env()
-    take(peer.batches, 4 * peer.in_flight)
+    take(peer, 4 * peer.in_flight)
     before = rest(clock)
     emit("start", versions=peer.versions)
     for line in sys.stdin:
         asked = time.perf_counter()
-        take(peer.batches, json.loads(line)["batches"])
+        take(peer, json.loads(line)["batches"])
         wall = time.perf_counter() - asked
         now = rest(clock)
         emit("turn", cpu=now - before, wall=wall)

@@ -209,8 +209,8 @@ func (p *Part) numbered(all []format.Extent, from int) []format.Extent {
 	return all
 }
 
-// Places appends where the wanted fields of a sample are stored, as far as the index knows:
-// there are none if only the sample's bytes tell.
+// Places appends where the wanted fields of a sample are stored: none if its format cannot say
+// so from the index.
 func (c *Collection) Places(id int64, dst []format.Extent) []format.Extent {
 	p, local := c.Of(id)
 	have := len(dst)

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stoker-data/stoker/internal/stagetest/fixture"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest/fixture"
 )
 
 // What an index says of where fields are stored is where parsing finds them: all of a sample's

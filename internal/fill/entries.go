@@ -41,9 +41,6 @@ func (f *Filler) openEntries(part *dataset.Part) *entries.Store {
 	store, _ := entries.Open(part.Stored.Index(), entries.Options{ // what is wrong was noticed
 		Limit: int64(f.spec.Entries.Limit), Beside: format.LocalBesidePath, Notice: f.Notice,
 	})
-	if store != nil && len(f.data.Places(part.First, nil)) == 0 {
-		store.AheadAll() // Ahead will not know which
-	}
 	return store
 }
 
@@ -96,9 +93,8 @@ const aheads = 4
 
 // Ahead begins to read the records of samples that are about to be read into memory, so that
 // no lane waits for them. It does not wait, nor keep the requests. Samples that are in memory
-// are not asked for: their records, which are used as often, are there too. Nor are those of
-// which only the bytes say where the picture is, such as TFRecord's: all records of these were
-// read when the store was opened.
+// are not asked for: their records, which are used as often, are there too. Where a format
+// cannot say where its pictures are, such as TFRecord, all records are read, once.
 func (f *Filler) Ahead(reqs []*fetch.Request) {
 	type wanted struct {
 		store *entries.Store
@@ -118,7 +114,9 @@ func (f *Filler) Ahead(reqs []*fetch.Request) {
 		if store == nil {
 			continue
 		}
-		places = f.data.Places(r.Sample, places[:0])
+		if places = f.data.Places(r.Sample, places[:0]); len(places) == 0 {
+			store.AheadAll()
+		}
 		for _, e := range places {
 			_, version := f.data.Stamp(e.File)
 			all = append(all, wanted{store, entries.FileKey(f.data.AppendPath(e.File, path[:0]), version), e.Off, e.Len})

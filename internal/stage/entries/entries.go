@@ -16,6 +16,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -42,6 +43,7 @@ type Store struct {
 	facts  *facts.Store
 	beside *facts.Store      // that came with the data; nil: none did
 	there  map[uint64]uint64 // Key.File here -> in beside
+	all    sync.Once         // AheadAll
 
 	pictures, known, wrong, learned, mcus, leapt atomic.Int64
 }
@@ -191,13 +193,15 @@ func (s *Store) Ahead(file uint64, off, n int64) {
 	}
 }
 
-// AheadAll begins to bring all records into memory: for samples of which only the bytes say
-// where a picture is. It does not wait.
+// AheadAll begins to bring all records into memory, at the first call: for samples of which it
+// is not known where their pictures are. It does not wait.
 func (s *Store) AheadAll() {
-	s.facts.AheadAll()
-	if s.beside != nil {
-		s.beside.AheadAll()
-	}
+	s.all.Do(func() {
+		s.facts.AheadAll()
+		if s.beside != nil {
+			s.beside.AheadAll()
+		}
+	})
 }
 
 // Lane is how one goroutine uses the records, one sample after the other. It keeps its

@@ -42,7 +42,7 @@ func openSegment(d disk, name, kind string, seed uint32) (*segment, error) {
 	guarded(func() {
 		var s shape
 		if table := le.Uint64(data[max(len(data)-footerLen, 0)+16:]); table < uint64(len(data)) {
-			willNeed(data[int(table)&^(os.Getpagesize()-1):])
+			willNeed(data[int(table)&^(os.Getpagesize()-1):], nil)
 		}
 		if s, err = parse(data, kind, seed); err == nil {
 			table := data[s.table : s.table+s.slots*slotLen]
@@ -142,12 +142,19 @@ func (g *segment) populate(off, n int64) {
 	}
 }
 
-// willNeed begins to read a part of a mapping, from the start of a page on. Of one request a
-// kernel reads no more than it would by itself, which is 128 KiB if nobody has set more.
-func willNeed(data []byte) {
+// willNeed begins to read a part of a mapping; data starts at a page. For one request Linux reads
+// no more than its read-ahead window, 128 KiB unless set otherwise, so it is asked in pieces of
+// that size. It says false if quit was closed meanwhile.
+func willNeed(data []byte, quit <-chan struct{}) bool {
 	for piece := range slices.Chunk(data, 128<<10) {
-		_ = unix.Madvise(piece, unix.MADV_WILLNEED)
+		select {
+		case <-quit:
+			return false
+		default:
+			_ = unix.Madvise(piece, unix.MADV_WILLNEED)
+		}
 	}
+	return true
 }
 
 // view is the segments that facts are looked up in, at one time. Readers take the

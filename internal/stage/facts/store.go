@@ -281,14 +281,16 @@ func (s *Store) Ahead(k Key) {
 	guarded(func() { v.populate(k.hash()) })
 }
 
-// AheadAll begins to bring all facts into memory that are in the folder now, and does not wait
-// for them. What is written later is in memory anyway.
+// AheadAll begins to bring all facts into memory that are in the folder now. It does not wait,
+// and ends with Close. What this machine writes later is in its page cache anyway.
 func (s *Store) AheadAll() {
 	if v := s.acquire(); v != nil {
 		go func() {
 			defer v.release()
 			for _, g := range v.segs {
-				willNeed(g.data)
+				if !willNeed(g.data, s.quit) {
+					return
+				}
 			}
 		}()
 	}

@@ -1,7 +1,11 @@
 """Copies to a device that are in flight, and who holds their sources.
 
-Copies   all that were started to one device, and the slots that are pinned for it; one per process and device
+Copies   all copies that were started to one device, and the slots that are pinned for it; one per process and device
 Arrays   the same for JAX's devices
+Loaded   a batch on its way to the device, or there
+Full     there is no memory on the device for it
+
+No thread watches copies: whoever calls ``next`` ends those that are done.
 
 Lifetimes. A copy's source (the slot, or pinned memory) belongs to its Flight, in Copies, from the start of the copy
 until its event has passed, whatever becomes of the batch, the loop and the loader. Memory there is allocated on the

@@ -3,7 +3,7 @@
 Stage    copies them there, and counts them
 Same     the same where nothing is copied: device="cpu" of torch
 
-Copies (_copies) are one per process and device, so all loaders of a process share them: here is which there are.
+All loaders of a process share one Copies (_copies.py) for each device.
 """
 
 from __future__ import annotations

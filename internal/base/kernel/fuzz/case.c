@@ -187,12 +187,13 @@ static const uint8_t *expected(const errand *e, const reference *f) {
   return b.p;
 }
 
-// blames is what libjpeg's verdict holds against the pixels that any decoder must read: all of
-// a box, or if it is resampled, the one that the first result has most of.
+// blames returns what libjpeg holds against the pixels that every decoder must read for this
+// errand, or NULL. Without resampling these are the whole box. With it, only one is certain: the
+// pixel with the largest weight in the result's first one.
 static const char *blames(const errand *e, const reference *f) {
   if (!e->resample) return reference_blames(f, e->x, e->y, e->x + e->bw, e->y + e->bh, SLACK);
-  const int first = e->filter == STK_NEAREST;
-  const int x = e->x + (first ? 0 : e->bw / (2 * e->rw)), y = e->y + (first ? 0 : e->bh / (2 * e->rh));
+  const int corner = e->filter == STK_NEAREST;  // takes the first pixel, the others the middle one
+  const int x = e->x + (corner ? 0 : e->bw / (2 * e->rw)), y = e->y + (corner ? 0 : e->bh / (2 * e->rh));
   return reference_blames(f, x, y, x + 1, y + 1, SLACK);
 }
 
