@@ -21,17 +21,25 @@ import (
 // quality, width, height, interval and sort of tables.
 const allEnv = "STOKER_JPEG_ALL"
 
-// everyEnv is n: one file in n is tried, of the generated set and of the photographs.
-const everyEnv = "STOKER_JPEG_EVERY"
+// everyEnv is n: one file in n is tried, of the generated set and of the photographs. firstEnv
+// is a number below n: all of them together try every file once.
+const (
+	everyEnv = "STOKER_JPEG_EVERY"
+	firstEnv = "STOKER_JPEG_FIRST"
+)
 
-// everyOf is the files that are tried.
+// everyOf is the files that are tried. Which one in n moves on: files that alternate in
+// something, as in their tables, would all be of one kind otherwise.
 func everyOf[T any](all []T) (some []T) {
-	n, err := strconv.Atoi(os.Getenv(everyEnv))
-	if err != nil || n <= 1 {
+	n, _ := strconv.Atoi(os.Getenv(everyEnv))
+	first, _ := strconv.Atoi(os.Getenv(firstEnv))
+	if n <= 1 {
 		return all
 	}
-	for i := 0; i < len(all); i += n {
-		some = append(some, all[i])
+	for i, one := range all {
+		if (i+i/n)%n == first {
+			some = append(some, one)
+		}
 	}
 	return some
 }
