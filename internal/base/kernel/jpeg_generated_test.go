@@ -36,6 +36,9 @@ func everyOf[T any](all []T) (some []T) {
 	if n <= 1 {
 		return all
 	}
+	if first < 0 || first >= n { // no file would be tried
+		panic(fmt.Sprintf("%s is %d, and must be 0 to %d", firstEnv, first, n-1))
+	}
 	for i, one := range all {
 		if (i+i/n)%n == first {
 			some = append(some, one)
