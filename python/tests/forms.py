@@ -8,18 +8,29 @@ unit of work, another dataset under the same settings. What is left out is desel
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 ALL = os.environ.get("STOKER_ALL", "")
 long = pytest.mark.long
+# thinned(n): of the cases of a test, every n-th is in the short form. Where the parameters are several lists whose
+# lengths have no factor in common with n, each value of each list is met.
+thinned = pytest.mark.thinned
 
 
-def chosen(*, long: bool) -> bool:
-    """Whether tests of this form are run."""
-    return long if ALL == "long" else bool(ALL) or not long
+def chosen(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """The tests that are run."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        every = item.get_closest_marker("thinned")
+        test = item.nodeid.partition("[")[0]
+        long = item.get_closest_marker("long") is not None or bool(every and seen[test] % every.args[0])
+        seen[test] += 1
+        if long if ALL == "long" else ALL or not long:
+            yield item
 
 
 def mostly(values: Iterable[Any], *short: Any) -> list[Any]:

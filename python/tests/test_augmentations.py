@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forms import ALL
+from forms import ALL, thinned
 from needs import needs
 
 import stoker
@@ -51,6 +51,7 @@ def made(transform: list[Any], **settings: Any) -> tuple[np.ndarray, list[dict[s
     return batch[0].numpy(), [{choice["op"]: choice for choice in row["choices"]["image"]} for row in rows]
 
 
+@thinned(5)
 @pytest.mark.parametrize("gray", [False, True])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("transform", "most", "worst"), CASES, ids=lambda case: named(case) or str(case))

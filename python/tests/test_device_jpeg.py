@@ -22,6 +22,7 @@ import pytest
 import torch
 from conftest import engine as engine_of
 from conftest import kill, run_python
+from forms import thinned
 from PIL import Image
 from pretend import Device, Full, device, interpreted_again
 from test_fused import same
@@ -135,6 +136,7 @@ HEADS: dict[str, list[Any]] = {
 }
 
 
+@thinned(3)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("name", HEADS)
 def test_each_transform(photos: Path, decoder: Counted, name: str, layout: str) -> None:
@@ -600,6 +602,7 @@ SMALL: dict[str, list[Any]] = {
 }
 
 
+@thinned(4)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("repeats", [False, True])
 def test_the_kernel(packed: str, interpreted: Any, monkeypatch: pytest.MonkeyPatch, name: str, repeats: bool) -> None:

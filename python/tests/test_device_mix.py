@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from forms import thinned
 from pretend import Device, Full, device
 from test_fused import CROP, ENDS, left, same, where_apart
 from torchvision.transforms import v2
@@ -288,6 +289,7 @@ STEPS: dict[str, tuple[list[Any], Any]] = {
 }
 
 
+@thinned(3)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("name", STEPS)
 def test_after_steps_of_pictures(device: Device, folder: Path, name: str, layout: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from forms import thinned
 from torch.utils.data import BatchSampler, SequentialSampler, SubsetRandomSampler, TensorDataset
 
 import stoker
@@ -59,6 +60,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@thinned(2)
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_as_torch(case: str, workers: int) -> None:
@@ -250,6 +252,7 @@ def integers(case: str) -> tuple[list[int], dict[str, Any]]:
     return cases[case]
 
 
+@thinned(4)
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize(
     "case", ["array", "int32", "tensor", "several", "from the end", "subset", "batches", "rows", "single"]

@@ -20,7 +20,7 @@ import pytest
 import streams
 import torch
 from conftest import engine, kill
-from forms import mostly
+from forms import mostly, thinned
 from needs import needs
 from torch.utils import data
 
@@ -53,6 +53,7 @@ def compared(make: Any, **keywords: Any) -> list[str]:
 # What torch gives.
 
 
+@thinned(2)
 @pytest.mark.parametrize(
     ("kind", "workers"),
     mostly(

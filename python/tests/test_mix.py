@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from forms import thinned
 from needs import needs
 from PIL import Image
 from torch.utils.data import Dataset, IterableDataset
@@ -136,6 +137,7 @@ def torchvisions(choices: list[Mapping[str, Any]], images: torch.Tensor, labels:
     return mix(images, labels)
 
 
+@thinned(2)
 @pytest.mark.parametrize("path", PATHS)
 def test_batches_are_torchvisions(folder: Path, path: str) -> None:
     make, keywords = PATHS[path]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from forms import thinned
 from PIL import Image
 
 import stoker
@@ -35,6 +36,7 @@ def mixture(**keywords: Any) -> Any:
     return stoker.Mixture([Draws(20, 0), Given(30, 100)], weights=[1, 2], **keywords)
 
 
+@thinned(3)
 @pytest.mark.parametrize("batches", ["mixed", "single"])
 @pytest.mark.parametrize("stop", ["first_exhausted", "all_exhausted", "repeat"])
 def test_mixtures_of_python_datasets(stop: str, batches: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 import steps
 import torch
 from conftest import engine, kill
+from forms import mostly, thinned
 from test_steps import SMALL, copied, equal, loaded
 
 import stoker
@@ -112,6 +113,7 @@ def everything(loader: Any) -> tuple[list[Any], list[int]]:
 KEYWORDS: dict[str, Any] = {"shuffle": True, "seed": 5}
 
 
+@thinned(3)
 @pytest.mark.parametrize("workers", [0, 1, 2, 5])
 def test_the_stream_is_as_defined(folder: Path, tmp_path: Path, workers: int) -> None:
     samples, ids = twin(folder, tmp_path, **KEYWORDS)
@@ -322,7 +324,7 @@ def engines_of_this_worker(image: Any, label: Any) -> Any:
     return len(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()), label, os.getpid()
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", mostly(["fork", "spawn"], "fork"))
 def test_workers_need_no_engine(folder: Path, method: str) -> None:
     """The engine begins the samples; before, each worker had one of its own."""
     train = stoker.ImageFolder(folder, SMALL)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torchvision
+from forms import thinned
 from torch.utils.data import ConcatDataset, Subset, random_split
 from torchvision import transforms as v1
 from torchvision.datasets import DatasetFolder
@@ -104,6 +105,7 @@ DATASETS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@thinned(5)
 @pytest.mark.parametrize("name", DATASETS)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_both_paths_deliver_the_same(name: str, shuffle: bool, folder: Path) -> None:

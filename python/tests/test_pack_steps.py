@@ -16,6 +16,7 @@ import pytest
 import steps
 import torch
 import webdataset as wds
+from forms import mostly
 from PIL import Image
 from test_steps import SMALL
 
@@ -178,7 +179,10 @@ stoker.pack(Numbers(), sys.argv[1], shard_size=8192, jobs=2)
 """
 
 
-def test_the_same_bytes_after_kills(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", mostly([[4], [1, 2, 4, 7]], [4]))
+def test_the_same_bytes_after_kills(tmp_path: Path, kills: list[int]) -> None:
+    """Killed after so many shards."""
+
     def begin(folder: Path, pause: float) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-c", PACKS, str(folder), str(pause)], stderr=subprocess.DEVNULL)
 
@@ -186,7 +190,7 @@ def test_the_same_bytes_after_kills(tmp_path: Path) -> None:
     want = digests(tmp_path / "one")
     assert len(want) == 8
     two = tmp_path / "two"
-    for shards in (1, 2, 4, 7):
+    for shards in kills:
         with begin(two, 0.02) as process:
             while process.poll() is None and len(digests(two)) < shards:
                 time.sleep(0.001)

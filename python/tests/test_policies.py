@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from forms import thinned
 from needs import needs
 
 import stoker
@@ -36,6 +37,7 @@ CASES: list[Any] = [
 ]
 
 
+@thinned(5)
 @pytest.mark.parametrize("gray", [False, True])
 @pytest.mark.parametrize("size", [(1, 1), (1, 7), (5, 2), (3, 3), (64, 49), (131, 200)])
 @pytest.mark.parametrize("policy", CASES, ids=lambda t: type(t).__name__)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import picture
+from forms import mostly, thinned
 from needs import needs
 from PIL import ImageEnhance
 from test_python_workers import children
@@ -71,7 +72,11 @@ def test_each_structure_in_a_loader_of_its_own(part: int) -> None:
 
 @pytest.mark.parametrize(
     ("method", "workers", "persistent"),
-    [("fork", 5, True), ("fork", 1, False), ("spawn", 1, False), ("forkserver", 1, True), (None, 0, False)],
+    mostly(
+        [("fork", 5, True), ("fork", 1, False), ("spawn", 1, False), ("forkserver", 1, True), (None, 0, False)],
+        ("fork", 5, True),
+        (None, 0, False),
+    ),
 )
 def test_all_structures_in_one_loader(method: str | None, workers: int, persistent: bool) -> None:
     """A batch of each: those of another structure than the first are made as wholes."""
@@ -130,6 +135,7 @@ def augmented(collate: Any = None, **keywords: Any) -> Any:
     return stoker.DataLoader(Augmented(), 4, shuffle=True, seed=9, collate_fn=collate, **keywords)
 
 
+@thinned(2)
 @pytest.mark.parametrize("collate", [None, mixed])
 def test_augmented_samples_are_the_same_whoever_makes_them(collate: Any) -> None:
     with augmented(collate, num_workers=0) as loader:

@@ -21,7 +21,7 @@ from typing import Any
 import mine
 import pytest
 from conftest import engine, engines, gone, wait_until
-from forms import mostly
+from forms import long
 from test_python_workers import children, descendants, zombies
 
 import stoker
@@ -206,7 +206,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("unit", mostly(UNITS, "whole"))  # tests/test_swap.py kills a trainer of rows
+@long  # tests/test_swap.py kills a trainer of rows, frameworks/ those of others
+@pytest.mark.parametrize("unit", UNITS)
 def test_trainers_are_killed_at_any_instant(unit: str, peace: Peace, tmp_path: Path) -> None:
     """A trainer saves its state after each batch. Whoever goes on repeats the batch that was being saved, at most."""
     dice = random.Random(f"trainers {unit}")

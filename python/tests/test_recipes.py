@@ -15,6 +15,7 @@ import pytest
 import torch
 import torchvision
 from conftest import PHOTOS, TOP
+from forms import thinned
 from torchvision.transforms import v2
 
 import stoker
@@ -66,6 +67,7 @@ def test_both_pipelines_give_the_same_kind_of_batches(tree: Path, recipe: str) -
     assert where(loader) == "the engine"
 
 
+@thinned(5)
 @pytest.mark.parametrize("recipe", USUAL)
 @pytest.mark.parametrize("loader", ["stoker", "torch"])
 def test_both_pipelines_train(tree: Path, recipe: str, loader: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from augmented import pictures
+from forms import thinned
 from needs import needs
 
 import stoker
@@ -206,6 +207,7 @@ def native(made: Any) -> bool:
     return True
 
 
+@thinned(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_arguments_the_same_refusal(name: str, root: Path) -> None:
     usual, arguments = CASES[name]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import DATA, engine, jpeg, kill, make_folder, make_tar, stored
+from forms import thinned
 
 import stoker
 
@@ -60,6 +61,7 @@ TOLD: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@thinned(3)
 @pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("change", [_remove, _add, _replace, _replace_as_long])
 def test_a_folder_that_changed_before_its_loader(

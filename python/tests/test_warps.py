@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forms import ALL
+from forms import ALL, thinned
 from needs import needs
 
 import stoker
@@ -94,6 +94,7 @@ def compare(transform: Any, size: tuple[int, int], gray: bool) -> tuple[int, int
     return pixels, off
 
 
+@thinned(5)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("transform", "gray"),
@@ -107,6 +108,7 @@ def test_pixels_are_torchvisions(transform: Any, size: tuple[int, int], gray: bo
     assert off <= (0 if equal and products_are_rounded() else pixels / 1000)
 
 
+@thinned(3)
 @pytest.mark.parametrize("size", [(32, 32), (225, 225), *SIZES])
 @pytest.mark.parametrize("transform", HALFWAY, ids=str)
 def test_of_two_nearest_pixels_torchvisions(transform: Any, size: tuple[int, int]) -> None:
@@ -114,6 +116,7 @@ def test_of_two_nearest_pixels_torchvisions(transform: Any, size: tuple[int, int
     assert off <= (0 if products_are_rounded() else pixels / 20)
 
 
+@thinned(3)
 @pytest.mark.parametrize("size", TINY)
 @pytest.mark.parametrize("transform", CASES, ids=str)
 def test_tiny_pictures(transform: Any, size: tuple[int, int]) -> None:
