@@ -112,7 +112,7 @@ func TestWorkersThatAnswerOtherThings(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Cancel()
-			ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 			defer stop()
 			_, err = p.Next(ctx, 0)
 			if e := errs.From(err); err == nil || ctx.Err() != nil || e.Code != errs.Bug && e.Code != errs.Damaged {

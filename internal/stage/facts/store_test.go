@@ -120,13 +120,13 @@ func (o *opened) close() {
 // eventually waits for what a store does on its own.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for range 5000 {
+	for range 60_000 {
 		if done() {
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Fatalf("not in five seconds: %s", what)
+	t.Fatalf("not in a minute: %s", what)
 }
 
 func names(t testing.TB, dir, ext string) []string {
