@@ -131,8 +131,7 @@ func TestRescue(t *testing.T) {
 	dir, name := one(t)
 	flip(t, name, sized(t, name)-200)
 	s := openSmall(t, dir)
-	eventually(t, "the file is merged", func() bool { return s.Counts().Merges > 0 })
-	s.has(0, 100, 1)
+	eventually(t, "the file is merged", func() bool { return s.Counts().Merges > 0 && s.found(0, 100, 1) == 100 })
 	if names := names(t, dir, sealedExt); len(names) != 1 || names[0] == name {
 		t.Errorf("%q", names)
 	}
