@@ -319,14 +319,14 @@ test-kills:
 
 # Python workers are killed 200 times (KILLS), and engines and trainers 50 times each: ten minutes of two cores.
 test-kills-python: engine venv
-	cd python && STOKER_KILLS=$${KILLS:-200} ../$(VENV)/python -m pytest -q tests/test_python_kills.py
+	cd python && STOKER_ALL=1 STOKER_KILLS=$${KILLS:-200} ../$(VENV)/python -m pytest -q tests/test_python_kills.py
 
 # Steps on devices that can be wrong, drawn by a seed (SEED), STEPS of them: a quarter of an hour of one core.
 soak-device: engine venv
 	cd python/tests && PYTHONPATH=../src STEPS=$${STEPS:-100000} SEED=$${SEED:-} ../../$(VENV)/python soaked.py
 
 soak: engine venv
-	cd python && STOKER_SOAK=$${KILLS:-200} ../$(VENV)/python -m pytest -q -k "kill or leak"
+	cd python && STOKER_ALL=1 STOKER_SOAK=$${KILLS:-200} ../$(VENV)/python -m pytest -q -k "kill or leak"
 
 # Every Go fuzz target for ten seconds (SECONDS_EACH), and the JPEG decoder for a minute; unpack-fuzz and
 # webp-fuzz are run on their own.

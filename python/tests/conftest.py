@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,15 @@ collect_ignore_glob = [] if GPU else ["gpu/*"]
 def pytest_sessionstart(session: pytest.Session) -> None:
     if not os.environ.get("STOKER_ENGINE") and not (TOP / "build" / "stoker").exists():
         raise pytest.UsageError("there is no engine to test: run `make engine`, or set STOKER_ENGINE")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """All cases of a test, whichever are asked for."""
+    made = yield
+    if isinstance(made, list):
+        forms.thin(one for one in made if isinstance(one, pytest.Item))
+    return made
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,13 +2,15 @@
 ones, and STOKER_ALL=1 selects both.
 
 A case is long if others in the same test prove the same of it, and cost less: another start method with the same
-unit of work, another dataset under the same settings. What is left out is deselected, not skipped.
+unit of work, another dataset under the same settings. Of a test marked `@thinned`, whose cases are a product of several
+lists, the short form has as many as it takes to meet each value of each list. What is left out is deselected, not
+skipped.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,20 +18,25 @@ import pytest
 
 ALL = os.environ.get("STOKER_ALL", "")
 long = pytest.mark.long
-# thinned(n): of the cases of a test, every n-th is in the short form. Where the parameters are several lists whose
-# lengths have no factor in common with n, each value of each list is met.
 thinned = pytest.mark.thinned
+
+
+def thin(cases: Iterable[pytest.Item]) -> None:
+    """Marks those cases of a test, of which all are given, that meet no new value of a parameter as long."""
+    met: set[tuple[str, int]] = set()
+    for case in sorted(cases, key=lambda case: zlib.crc32(case.name.encode())):  # in some order that never changes
+        if case.get_closest_marker("thinned") and not case.get_closest_marker("long"):
+            values = {(name, id(value)) for name, value in case.callspec.params.items()}  # type: ignore[attr-defined]
+            if values <= met:
+                case.add_marker(long)
+            met |= values
 
 
 def chosen(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
     """The tests that are run."""
-    seen: Counter[str] = Counter()
     for item in items:
-        every = item.get_closest_marker("thinned")
-        test = item.nodeid.partition("[")[0]
-        long = item.get_closest_marker("long") is not None or bool(every and seen[test] % every.args[0])
-        seen[test] += 1
-        if long if ALL == "long" else ALL or not long:
+        is_long = item.get_closest_marker("long") is not None
+        if is_long if ALL == "long" else ALL or not is_long:
             yield item
 
 

@@ -51,7 +51,7 @@ def made(transform: list[Any], **settings: Any) -> tuple[np.ndarray, list[dict[s
     return batch[0].numpy(), [{choice["op"]: choice for choice in row["choices"]["image"]} for row in rows]
 
 
-@thinned(5)
+@thinned
 @pytest.mark.parametrize("gray", [False, True])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("transform", "most", "worst"), CASES, ids=lambda case: named(case) or str(case))

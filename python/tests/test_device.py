@@ -318,7 +318,6 @@ def test_labels_do_not_keep_pictures(device: Device, folder: Path, arrays: Path)
         assert len(labels) == 7
 
 
-@thinned(3)
 def test_memory_is_flat(device: Device, make: Make) -> None:
     with make(device="cuda") as loader:
         used, pins = [], []
@@ -468,7 +467,6 @@ def test_single_samples(device: Device, folder: Path) -> None:
 # Positions.
 
 
-@thinned(3)
 def test_states_count_what_the_loop_got(device: Device, make: Make) -> None:
     with make() as plain, make(device="cuda") as loader:
         for here, there in zip(plain, loader, strict=True):
@@ -540,7 +538,6 @@ def test_an_iterated_dataset(device: Device) -> None:
         device.drain()
 
 
-@thinned(3)
 def test_the_engine_is_killed(device: Device, make: Make, samples: Any) -> None:
     loop = Loop(device, samples)
     with make(device="cuda", batch_size=4) as loader:
@@ -644,7 +641,6 @@ def test_less_memory_means_fewer_batches_ahead(device: Device, folder: Path, arr
         assert rows == 50
 
 
-@thinned(3)
 def test_memory_that_cannot_be_pinned(
     device: Device, make: Make, samples: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -725,7 +721,6 @@ def test_a_number_that_does_not_exist_names_those_that_do(monkeypatch: pytest.Mo
 # The same queue without a device.
 
 
-@thinned(3)
 def test_the_cpu_has_the_same_queue(make: Make) -> None:
     with make() as plain, make(device="cpu", device_prefetch=3) as loader:
         for _ in range(2):
@@ -740,7 +735,7 @@ def test_the_cpu_has_the_same_queue(make: Make) -> None:
 # The same tensors every time.
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("where", ["cpu", "cuda"])
 def test_static_buffers(device: Device, make: Make, where: str) -> None:
     with make(drop_last=True) as plain, make(drop_last=True, device=where, static_buffers=True) as loader:

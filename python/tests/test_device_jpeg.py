@@ -136,7 +136,7 @@ HEADS: dict[str, list[Any]] = {
 }
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("name", HEADS)
 def test_each_transform(photos: Path, decoder: Counted, name: str, layout: str) -> None:
@@ -602,7 +602,7 @@ SMALL: dict[str, list[Any]] = {
 }
 
 
-@thinned(4)
+@thinned
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("repeats", [False, True])
 def test_the_kernel(packed: str, interpreted: Any, monkeypatch: pytest.MonkeyPatch, name: str, repeats: bool) -> None:

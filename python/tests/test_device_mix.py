@@ -289,7 +289,7 @@ STEPS: dict[str, tuple[list[Any], Any]] = {
 }
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("name", STEPS)
 def test_after_steps_of_pictures(device: Device, folder: Path, name: str, layout: str) -> None:

@@ -126,7 +126,6 @@ def epochs(made: Any, count: int = 2) -> list[Any]:
         return [batch for _ in range(count) for batch in made]
 
 
-@thinned(3)
 @pytest.mark.parametrize("name", LEFT)
 def test_each_step(folder: Path, name: str) -> None:
     here = epochs(loader(folder, [FRONT], LEFT[name]))
@@ -135,7 +134,7 @@ def test_each_step(folder: Path, name: str) -> None:
     assert len({batch[0].numpy().tobytes() for batch in there}) == len(there)
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("end", ENDS)
 def test_each_end(folder: Path, end: str, layout: str) -> None:
@@ -442,7 +441,7 @@ def test_explain_says_what_the_device_does(folder: Path) -> None:
     assert not any(ops(DataLoader(stoker.ImageFolder(folder, [crop, flip, jitter]), device="cpu")).values())
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("decode", ["rgb", "gray"])
 def test_shapes_and_strides_are_those_without_a_device(device: Device, folder: Path, layout: str, decode: str) -> None:

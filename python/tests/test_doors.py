@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from augmented import CHAINS, PICTURES, digest, golden, loaded, pictures
-from forms import thinned
 
 import stoker
 from stoker import transforms as T
@@ -46,7 +45,6 @@ def test_pixels_are_those_of_every_language(name: str, root: Path) -> None:
         assert digest(loader) == CASES[name]["sha256"]
 
 
-@thinned(4)
 @pytest.mark.parametrize("name", CHAINS)
 def test_lanes_and_a_cache_change_nothing(name: str, root: Path) -> None:
     for keywords in ({"num_workers": 0}, {"cache": "16MiB"}, {"cache": {"memory": "16MiB", "after": "decode"}}):
@@ -55,7 +53,6 @@ def test_lanes_and_a_cache_change_nothing(name: str, root: Path) -> None:
             assert "cache" not in keywords or loader.stats()["cache"]["samples"] == PICTURES
 
 
-@thinned(3)
 @pytest.mark.parametrize("name", [name for name, (_, mix) in CHAINS.items() if mix is None and name != "Views"])
 def test_packed_copies_are_what_a_spec_packs(name: str, root: Path, tmp_path: Path) -> None:
     """The transform's objects, or the operations of a Spec as text: the same arrays, of which no two are alike."""

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import DATA, stored
-from forms import thinned
 from needs import needs
 from reads import PHOTOS, SMALL, columns, fields_of, golden, in_order, reviews, rows, table
 
@@ -100,7 +99,6 @@ def test_a_pickle_is_the_same_dataset(dataset: Any) -> None:
     assert type(dataset).__name__ in repr(dataset)
 
 
-@thinned(3)
 def test_fields_are_chosen(dataset: Any) -> None:
     last = dataset.fields[-1]
     every = columns(dataset)

@@ -87,7 +87,7 @@ def compared(device: Device, dataset: Any, bare: Sequence[bool], **more: Any) ->
         assert here.receipt() == there.receipt()
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("end", ENDS)
 def test_the_floats_are_the_engines(device: Device, folder: Path, end: str, layout: str) -> None:

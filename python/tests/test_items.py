@@ -60,7 +60,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@thinned(2)
+@thinned
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_as_torch(case: str, workers: int) -> None:
@@ -252,7 +252,7 @@ def integers(case: str) -> tuple[list[int], dict[str, Any]]:
     return cases[case]
 
 
-@thinned(4)
+@thinned
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize(
     "case", ["array", "int32", "tensor", "several", "from the end", "subset", "batches", "rows", "single"]

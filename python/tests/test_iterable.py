@@ -53,7 +53,7 @@ def compared(make: Any, **keywords: Any) -> list[str]:
 # What torch gives.
 
 
-@thinned(2)
+@thinned
 @pytest.mark.parametrize(
     ("kind", "workers"),
     mostly(

@@ -46,7 +46,7 @@ def values(batch: Any) -> list[Any]:
     return list(batch.values()) if isinstance(batch, dict) else batch if isinstance(batch, list) else [batch]
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("keywords", KEYWORDS, ids=str)
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_as_torch(case: str, keywords: dict[str, Any]) -> None:
@@ -63,7 +63,6 @@ def test_the_same_as_torch(case: str, keywords: dict[str, Any]) -> None:
         assert [type(value) for value in first[:1]] == [type(value) for value in other[:1]]
 
 
-@thinned(3)
 @pytest.mark.parametrize("case", [case for case in CASES if case != "types"])
 def test_numpy(case: str) -> None:
     keywords: dict[str, Any] = {"batch_size": 16, "num_workers": 2, "output": "numpy"}

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from forms import thinned
 from needs import needs
 from PIL import Image
 from torch.utils.data import Dataset, IterableDataset
@@ -137,7 +136,6 @@ def torchvisions(choices: list[Mapping[str, Any]], images: torch.Tensor, labels:
     return mix(images, labels)
 
 
-@thinned(2)
 @pytest.mark.parametrize("path", PATHS)
 def test_batches_are_torchvisions(folder: Path, path: str) -> None:
     make, keywords = PATHS[path]

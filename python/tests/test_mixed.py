@@ -36,7 +36,7 @@ def mixture(**keywords: Any) -> Any:
     return stoker.Mixture([Draws(20, 0), Given(30, 100)], weights=[1, 2], **keywords)
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("batches", ["mixed", "single"])
 @pytest.mark.parametrize("stop", ["first_exhausted", "all_exhausted", "repeat"])
 def test_mixtures_of_python_datasets(stop: str, batches: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 import steps
 import torch
 from conftest import engine, kill
-from forms import mostly, thinned
+from forms import mostly
 from test_steps import SMALL, copied, equal, loaded
 
 import stoker
@@ -113,8 +113,7 @@ def everything(loader: Any) -> tuple[list[Any], list[int]]:
 KEYWORDS: dict[str, Any] = {"shuffle": True, "seed": 5}
 
 
-@thinned(3)
-@pytest.mark.parametrize("workers", [0, 1, 2, 5])
+@pytest.mark.parametrize("workers", mostly([0, 1, 2, 5], 0, 5))
 def test_the_stream_is_as_defined(folder: Path, tmp_path: Path, workers: int) -> None:
     samples, ids = twin(folder, tmp_path, **KEYWORDS)
     data = mixture(folder)

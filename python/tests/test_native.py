@@ -105,7 +105,7 @@ DATASETS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@thinned(5)
+@thinned
 @pytest.mark.parametrize("name", DATASETS)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_both_paths_deliver_the_same(name: str, shuffle: bool, folder: Path) -> None:

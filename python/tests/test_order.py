@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.utils.data
 from conftest import engine, kill
-from forms import mostly, thinned
+from forms import mostly
 
 import stoker
 from stoker import transforms as T
@@ -376,7 +376,6 @@ def test_worlds_share_one_order(name: str, data: Data) -> None:
             assert "drop" in name or len(rest) == len(plan) - sum(steps[:2])
 
 
-@thinned(2)
 @pytest.mark.parametrize("name", mostly([name for name in PLACED if "tokens" not in name], *(FEW_PLACED)))
 def test_a_global_batch_is_the_same_over_any_world(name: str, data: Data) -> None:
     if name == "mixture, single":  # a global batch is of one dataset; dealt() would put batches side by side

@@ -37,7 +37,7 @@ CASES: list[Any] = [
 ]
 
 
-@thinned(5)
+@thinned
 @pytest.mark.parametrize("gray", [False, True])
 @pytest.mark.parametrize("size", [(1, 1), (1, 7), (5, 2), (3, 3), (64, 49), (131, 200)])
 @pytest.mark.parametrize("policy", CASES, ids=lambda t: type(t).__name__)

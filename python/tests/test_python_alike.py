@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import picture
-from forms import mostly, thinned
+from forms import mostly
 from needs import needs
 from PIL import ImageEnhance
 from test_python_workers import children
@@ -135,7 +135,6 @@ def augmented(collate: Any = None, **keywords: Any) -> Any:
     return stoker.DataLoader(Augmented(), 4, shuffle=True, seed=9, collate_fn=collate, **keywords)
 
 
-@thinned(2)
 @pytest.mark.parametrize("collate", [None, mixed])
 def test_augmented_samples_are_the_same_whoever_makes_them(collate: Any) -> None:
     with augmented(collate, num_workers=0) as loader:

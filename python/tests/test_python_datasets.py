@@ -65,7 +65,7 @@ DATASETS: dict[str, Any] = {
 }
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize(
     ("name", "workers"),
     mostly(
@@ -143,7 +143,6 @@ def flat(batch: Any) -> str:
     return json.dumps([x.tolist() if isinstance(x, torch.Tensor) else x for x in batch])
 
 
-@thinned(2)
 @pytest.mark.parametrize(("kind", "collate"), [(mine.Drawn, None), (mine.Asked, None), (mine.Asked, mine.drawing)])
 def test_draws_do_not_depend_on_workers(kind: Any, collate: Any) -> None:
     found = []
@@ -440,8 +439,7 @@ def test_datasets_without_a_length() -> None:
             stoker.DataLoader(kind())
 
 
-@thinned(2)
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", mostly([0, 2], 2))
 def test_empty_datasets_have_no_batches(workers: int) -> None:
     """As in torch: unless they are shuffled, which is an error there too."""
     kind: Any

@@ -67,7 +67,7 @@ def test_a_second_interrupt_ends_the_wait_for_workers() -> None:
     assert child.returncode == 0
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("gone", ["", "del loader, iterator", "loader.close()", "del iterator"])
 def test_no_resource_is_left(gone: str, workers: int) -> None:

@@ -67,7 +67,7 @@ def test_both_pipelines_give_the_same_kind_of_batches(tree: Path, recipe: str) -
     assert where(loader) == "the engine"
 
 
-@thinned(5)
+@thinned
 @pytest.mark.parametrize("recipe", USUAL)
 @pytest.mark.parametrize("loader", ["stoker", "torch"])
 def test_both_pipelines_train(tree: Path, recipe: str, loader: str) -> None:

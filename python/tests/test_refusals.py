@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from augmented import pictures
-from forms import thinned
 from needs import needs
 
 import stoker
@@ -207,7 +206,6 @@ def native(made: Any) -> bool:
     return True
 
 
-@thinned(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_arguments_the_same_refusal(name: str, root: Path) -> None:
     usual, arguments = CASES[name]

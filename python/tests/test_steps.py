@@ -13,7 +13,7 @@ import pytest
 import steps
 import torch
 from conftest import PHOTOS, make_folder
-from forms import mostly, thinned
+from forms import mostly
 from needs import needs
 from PIL import Image
 from torch.utils import data
@@ -272,7 +272,6 @@ CHAINS: dict[str, Any] = {
 }
 
 
-@thinned(3)
 @pytest.mark.parametrize("name", list(CHAINS))
 def test_a_chain_is_split(folder: Path, name: str) -> None:
     """The result is that of the same chain with everything in Python, on the picture that the engine makes."""

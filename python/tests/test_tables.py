@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forms import thinned
 from needs import needs
 
 import stoker
@@ -54,7 +53,6 @@ def column(path: Path, cells: list[str], **keywords: Any) -> Any:
     return np.array(values, first.dtype) if isinstance(first, np.ndarray) else values
 
 
-@thinned(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_columns_are_as_pandas_reads_them(tmp_path: Path, seed: int) -> None:
     pandas = needs("pandas")

@@ -61,7 +61,7 @@ TOLD: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("change", [_remove, _add, _replace, _replace_as_long])
 def test_a_folder_that_changed_before_its_loader(

@@ -94,7 +94,7 @@ def compare(transform: Any, size: tuple[int, int], gray: bool) -> tuple[int, int
     return pixels, off
 
 
-@thinned(5)
+@thinned
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("transform", "gray"),
@@ -108,7 +108,7 @@ def test_pixels_are_torchvisions(transform: Any, size: tuple[int, int], gray: bo
     assert off <= (0 if equal and products_are_rounded() else pixels / 1000)
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("size", [(32, 32), (225, 225), *SIZES])
 @pytest.mark.parametrize("transform", HALFWAY, ids=str)
 def test_of_two_nearest_pixels_torchvisions(transform: Any, size: tuple[int, int]) -> None:
@@ -116,7 +116,7 @@ def test_of_two_nearest_pixels_torchvisions(transform: Any, size: tuple[int, int
     assert off <= (0 if products_are_rounded() else pixels / 20)
 
 
-@thinned(3)
+@thinned
 @pytest.mark.parametrize("size", TINY)
 @pytest.mark.parametrize("transform", CASES, ids=str)
 def test_tiny_pictures(transform: Any, size: tuple[int, int]) -> None:

@@ -11,7 +11,6 @@ import pytest
 import torch
 import webdataset as wds
 from conftest import make_tar
-from forms import thinned
 from needs import needs
 from PIL import Image
 from test_steps import copied
@@ -109,7 +108,6 @@ CHAINS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@thinned(3)
 @pytest.mark.parametrize("name", list(CHAINS))
 def test_like_webdataset(tar: str, name: str) -> None:
     theirs = list(CHAINS[name](wds.WebDataset(tar, shardshuffle=False)))

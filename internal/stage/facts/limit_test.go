@@ -48,7 +48,7 @@ func TestReplacingAtTheLimit(t *testing.T) {
 func TestFactsThatHoldNoMore(t *testing.T) {
 	odd := func() func(uint64) bool { return func(file uint64) bool { return file%2 == 1 } }
 	s := openWith(t, disk{dir: t.TempDir()}, Options{Limit: 64 << 10, What: "things", Holds: odd}, small)
-	// All of them exceed the limit; the half that holds does not, also if facts are still added while others are dropped.
+	// All exceed the limit; the half that holds fits, also if facts are added while others are dropped.
 	s.add(0, 350, 1) // key(n).File is odd if n is
 	eventually(t, "facts that do not hold are gone", func() bool {
 		s.add(100, 350, 1) // the room is needed; what came during a merge may have been refused

@@ -120,11 +120,10 @@ func (o *opened) close() {
 // eventually waits for what a store does on its own.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for range 60_000 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if done() {
 			return
 		}
-		time.Sleep(time.Millisecond)
 	}
 	t.Fatalf("not in a minute: %s", what)
 }
