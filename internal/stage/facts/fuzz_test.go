@@ -66,6 +66,14 @@ func FuzzFile(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
+		f := alone(t, filepath.Join(dir, "test-0123456789abcdef"+sealedExt))
+		for i := range 101 {
+			f.Ahead(key(i))
+			if got, ok := f.Append(nil, key(i)); ok && !bytes.Equal(got, fact(key(i), 1)) {
+				t.Fatalf("fact %d: %q", i, got)
+			}
+		}
+		f.close()
 		lim := quiet
 		lim.orphan = 0
 		s := openWith(t, disk{dir: dir}, Options{Limit: plenty}, lim)
@@ -83,14 +91,6 @@ func FuzzFile(f *testing.F) {
 			}
 		}
 		look()
-		f := alone(t, filepath.Join(dir, "test-0123456789abcdef"+sealedExt))
-		for i := range 101 {
-			f.Ahead(key(i))
-			if got, ok := f.Append(nil, key(i)); ok && !bytes.Equal(got, fact(key(i), 1)) {
-				t.Fatalf("fact %d: %q", i, got)
-			}
-		}
-		f.close()
 		s.add(0, 3, 1)
 		if err := s.Merge(ctx); err != nil {
 			t.Fatal(err)
