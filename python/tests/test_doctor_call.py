@@ -233,8 +233,8 @@ def test_torchs_workers_are_watched() -> None:
     assert loader._iterator is None
     assert watched() == []
     assert "STOKER_DOCTOR_DIR" not in os.environ
-    later = stoker.doctor(torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=1), 0.05, seconds=3)
-    assert later.verdict == "not data-bound"
+    later = stoker.doctor(torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=1), 0.05, seconds=8)
+    assert later.verdict == "not data-bound" or crowded(later.evidence)
     assert len(later.evidence["loops"]) == 1
 
 
