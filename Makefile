@@ -278,7 +278,7 @@ webp-fuzz: build/webp-fuzz
 	build/webp-fuzz -seed $${SEED:-1} -seconds $${SECONDS_EACH:-60}
 
 # Every size with every kind of JPEG, 200 boxes each, and of every photograph of a folder: from the beginning, from what
-# is known of their entry points, and from each of these. That takes half an hour of two cores; EVERY=n tries
+# is known of their entry points, and from each of these. That takes half an hour on two cores; EVERY=n tries
 # one file in n, and FIRST=0 to n-1 says which.
 jpeg-all:
 	STOKER_JPEG_ALL=1 STOKER_JPEG_EVERY=$(EVERY) STOKER_JPEG_FIRST=$(FIRST) STOKER_TEST_PHOTOS="$(if $(DATA),$$(realpath -m -- "$(DATA)"))" go test -count=1 -timeout 12h -run 'TestGeneratedSet|TestBoxesOfPhotographs' -v ./internal/base/kernel

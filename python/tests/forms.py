@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -32,12 +32,9 @@ def thin(cases: Iterable[pytest.Item]) -> None:
             met |= values
 
 
-def chosen(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """The tests that are run."""
-    for item in items:
-        is_long = item.get_closest_marker("long") is not None
-        if is_long if ALL == "long" else ALL or not is_long:
-            yield item
+def chosen(*, long: bool) -> bool:
+    """Whether tests of this form are run."""
+    return long if ALL == "long" else bool(ALL) or not long
 
 
 def mostly(values: Iterable[Any], *short: Any) -> list[Any]:
