@@ -176,6 +176,7 @@ class Numbers:
         time.sleep(float(sys.argv[2]))
         return {"x": rng.random(50), "i": i}
 stoker.pack(Numbers(), sys.argv[1], shard_size=8192, jobs=2)
+sys.exit("torch was imported" if "torch" in sys.modules else 0)
 """
 
 

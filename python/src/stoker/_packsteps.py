@@ -24,6 +24,7 @@ from ._loader import DataLoader
 from ._mixture import in_python
 from ._numbers import scalar
 from ._shards import ShardWriter
+from ._spec import installed
 from ._suffixes import written_as
 
 SHARD_BYTES = 1 << 30
@@ -111,7 +112,9 @@ def pack(src: Any, dst: str, said: Mapping[str, Any], progress: Any) -> dict[str
         plain = {"batch": None, "sized": None, "epoch_items": None, "drop": False, "shuffle": False}
         src = src._asking(**plain)
     loader: Any = DataLoader
-    more = {} if options["jobs"] is None else {"num_workers": options["jobs"]}
+    more: dict[str, Any] = {} if options["jobs"] is None else {"num_workers": options["jobs"]}
+    if not isinstance(src, Dataset) and installed("numpy"):  # no batch is made: torch, which takes seconds, stays out
+        more["output"] = "numpy"
     with loader(
         src,
         _SIZE,

@@ -483,10 +483,10 @@ def _on_bad(k: Mapping[str, Any], recipe: Recipe, problems: Problems) -> str | N
 
 def default_output() -> str:
     """torch if it is installed, else numpy."""
-    return "torch" if _installed("torch") else "numpy"
+    return "torch" if installed("torch") else "numpy"
 
 
-def _installed(name: str) -> bool:
+def installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):  # an import hook, or a module without a spec, denies it
@@ -497,7 +497,7 @@ def _output(output: Any, problems: Problems) -> str:
     if output is None:
         output = default_output()
     _one_of("output", output, OUTPUTS, problems)
-    if output in OUTPUTS and not _installed(output):
+    if output in OUTPUTS and not installed(output):
         problems.add(f"output is {output!r}, but {output} is not installed", f"pip install {output}")
     return str(output)
 
