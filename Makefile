@@ -172,11 +172,9 @@ ALONE := /stage/(batch|decode|packing|format/(beton|hdf5/tree|lines|lmdb|npy|syn
 go-race:
 	go test -race -short -timeout $(LONG) -skip '$(HARM)' $$(go list ./internal/dataset/... ./internal/stream/... ./internal/fill/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats . | grep -vE '$(ALONE)')
 
-# The packages with the most goroutines, in make test, without the tests that run the same
-# threads once for every format, order or number of ranks.
-MANY := ^Test(AnyBudgetForReadingAhead|NodesReadTheirOwnShards|GoOn|KernelTargets|APageOfManyPictures|Braces$$)
+# Those that share memory between goroutines and are quickly built, in make test.
 go-race-short:
-	go test -race -short -timeout $(LONG) -skip '$(HARM)|$(MANY)' ./internal/loader ./internal/engine ./internal/stage/fetch ./internal/stage/deliver ./internal/stage/source ./internal/base/mem ./internal/base/stats
+	go test -race -short -timeout $(LONG) -skip '$(HARM)' ./internal/stage/fetch ./internal/stage/deliver ./internal/stage/source ./internal/base/mem ./internal/base/stats
 
 # The engine's other builds, each with the tests that it could fail.
 go-builds: go-nocgo go-bare go-portable
