@@ -220,9 +220,10 @@ TESTERS = $$(( $$(nproc) + 1 ))
 py-test: engine venv build/slownet servers-short
 	cd python && ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
 
-# The long forms (python/tests/forms.py): every start method with every unit, every order with every setting.
+# The long forms (python/tests/forms.py): every start method with every unit, every order with every setting. PART=1/3
+# is one third of them, PART=2/3 the next.
 py-test-long: engine venv build/slownet servers-short
-	cd python && STOKER_ALL=long ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
+	cd python && STOKER_ALL=long STOKER_PART=$(PART) ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
 
 # The JPEG decoder on damaged files, against libjpeg-turbo: under AddressSanitizer
 # and UBSan, between guard pages, and once more without sanitizers, which is faster.

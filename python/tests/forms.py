@@ -5,6 +5,8 @@ A case is long if others in the same test prove the same of it, and cost less: a
 unit of work, another dataset under the same settings. Of a test marked `@thinned`, whose cases are a product of several
 lists, the short form has as many as it takes to meet each value of each list. What is left out is deselected, not
 skipped.
+
+STOKER_PART=1/3 selects about a third of either, by the names of the cases; 2/3 and 3/3 are the others.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from typing import Any
 import pytest
 
 ALL = os.environ.get("STOKER_ALL", "")
+PART, PARTS = map(int, (os.environ.get("STOKER_PART") or "1/1").split("/"))
+assert 1 <= PART <= PARTS, "STOKER_PART is not like 2/3"
 long = pytest.mark.long
 thinned = pytest.mark.thinned
 
@@ -35,6 +39,11 @@ def thin(cases: Iterable[pytest.Item]) -> None:
 def chosen(*, long: bool) -> bool:
     """Whether tests of this form are run."""
     return long if ALL == "long" else bool(ALL) or not long
+
+
+def of_part(case: str) -> bool:
+    """Whether a case, by its name, is of the part that is asked for."""
+    return zlib.crc32(case.encode()) % PARTS == PART - 1
 
 
 def mostly(values: Iterable[Any], *short: Any) -> list[Any]:
