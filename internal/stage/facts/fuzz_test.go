@@ -66,18 +66,7 @@ func FuzzFile(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		f := alone(t, filepath.Join(dir, "test-0123456789abcdef"+sealedExt))
-		for i := range 101 {
-			f.Ahead(key(i))
-			if got, ok := f.Append(nil, key(i)); ok && !bytes.Equal(got, fact(key(i), 1)) {
-				t.Fatalf("fact %d: %q", i, got)
-			}
-		}
-		f.close()
-		lim := quiet
-		lim.orphan = 0
-		s := openWith(t, disk{dir: dir}, Options{Limit: plenty}, lim)
-		look := func() {
+		look := func(s *opened) {
 			for i := range 101 {
 				s.Ahead(key(i))
 				if got, ok := s.Append(nil, key(i)); ok && !bytes.Equal(got, fact(key(i), 1)) {
@@ -90,13 +79,19 @@ func FuzzFile(f *testing.F) {
 				}
 			}
 		}
-		look()
+		f := alone(t, filepath.Join(dir, "test-0123456789abcdef"+sealedExt))
+		look(f)
+		f.close()
+		lim := quiet
+		lim.orphan = 0
+		s := openWith(t, disk{dir: dir}, Options{Limit: plenty}, lim)
+		look(s)
 		s.add(0, 3, 1)
 		if err := s.Merge(ctx); err != nil {
 			t.Fatal(err)
 		}
 		s.has(0, 3, 1)
-		look()
+		look(s)
 		if told := s.told(); len(told) > 2 {
 			t.Errorf("%q", told)
 		}
