@@ -61,8 +61,8 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What is left out: forms that are not asked for, and on a GPU what needs Triton, where it cannot run."""
-    chosen = [item for item in items if forms.chosen(long=item.get_closest_marker("long") is not None)]
-    chosen = [item for item in chosen if forms.of_part(item.nodeid)]
+    asked = [item for item in items if forms.of_part(item.nodeid)]
+    chosen = [item for item in asked if forms.chosen(long=item.get_closest_marker("long") is not None)]
     if GPU and _fused.lacking():
         chosen = [item for item in chosen if item.get_closest_marker("triton") is None]
     kept = set(chosen)

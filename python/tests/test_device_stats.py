@@ -25,6 +25,7 @@ from stoker import transforms as T
 
 ROWS, SIDE, BATCH = 96, 128, 8
 SIZE = BATCH * SIDE * SIDE * 3  # bytes of a batch of pictures
+TRIES = 10  # where a share depends on how busy the machine is
 Give = Callable[..., slow_device.Device]
 
 
@@ -76,20 +77,24 @@ def test_a_device_that_copies_for_longer_than_a_step(
 ) -> None:
     device = give(SIZE / 0.030)
     caplog.set_level(logging.INFO, logger="stoker")
-    with loader_of(arrays) as loader:
-        for _ in range(2):
-            for _ in loader:
-                device.step(0.010)
-        _device.settle()
-        told = loader.stats()
-        there, page = told["device"], of_page()
-    copies = stages(there)["copies"]
+    for _ in range(TRIES):
+        caplog.clear()
+        with loader_of(arrays) as loader:
+            for _ in range(2):
+                for _ in loader:
+                    device.step(0.010)
+            _device.settle()
+            told = loader.stats()
+            there, page = told["device"], of_page()
+        copies = stages(there)["copies"]
+        if copies["queue_mean"] > 0.5:
+            break
     assert there["copies"] == copies["items"] >= 12  # some are of two batches
     assert 24 * SIZE <= copies["bytes"] == there["bytes"] < 24 * (SIZE + 1000)  # with "valid"
     assert copies["busy_s"] == there["busy_s"] == pytest.approx(24 * 0.030, rel=0.3)
     assert 0.5 < there["busy_share"] < 1.2
     assert 0.1 < there["waited_share"] < 0.9
-    assert copies["queue_mean"] > 0.1  # on a busy machine the copies, too, come late
+    assert copies["queue_mean"] > 0.5
     assert (there["transforms"], there["decoded"], there["decode_busy_s"]) == (0, 0, 0)
     assert told["rates"]["limiting"] in ("device", "plan", "read", "decode", "batch", "deliver")
     if told["client"]["wait_share"] < 0.05:
@@ -149,15 +154,18 @@ def test_functions_of_the_batch_are_the_loaders_work(give: Give, arrays: Path) -
         return batch
 
     dataset = stoker.NpyDataset(x=str(arrays / "x.npy")).to_tuple("x")
-    with stoker.DataLoader(dataset, BATCH, device="cuda", seed=1, batch_transform=slowly) as loader:
-        for _ in loader:
-            device.step(0.002)
-        _device.settle()
-        told = loader.stats()
-        found = stages(told["device"])["transforms"]
+    for _ in range(TRIES):
+        with stoker.DataLoader(dataset, BATCH, device="cuda", seed=1, batch_transform=slowly) as loader:
+            for _ in loader:
+                device.step(0.002)
+            _device.settle()
+            told = loader.stats()
+            found = stages(told["device"])["transforms"]
+        if told["device"]["waited_share"] > 0.4:
+            break
     assert found["items"] == 12
     assert found["busy_s"] == found["waited_s"] == pytest.approx(12 * 0.010, rel=0.5)
-    assert told["device"]["waited_share"] > 0.1  # 0.8, but on a busy machine steps take longer
+    assert told["device"]["waited_share"] > 0.4
 
 
 SCRIPT = """

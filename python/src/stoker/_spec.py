@@ -487,6 +487,7 @@ def default_output() -> str:
 
 
 def installed(name: str) -> bool:
+    """Whether a library can be imported; it is not imported."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):  # an import hook, or a module without a spec, denies it
