@@ -2,7 +2,7 @@
 
 Such a run cannot be repeated wherever stoker is built. So its result keeps a digest of each source that it depends on
 (`digests`), and the table of the docs, which `bench.figures` makes, compares them with the sources there are: what has
-changed is named, and what has never run is listed as such.
+changed is named or counted, and what has never run is listed as such.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ CLIENT = tuple(
 TESTS = tuple(f"python/tests/gpu/test_gpu{part}.py" for part in ("", "_decode", "_train"))
 BENCH = "bench/gpu.py"
 NEVER = "not run on a GPU yet"
+NAMED = 3  # sources that a line names; of more it gives their number
 
 
 def digests(root: Path) -> dict[str, str]:
@@ -71,8 +72,10 @@ def lines(root: Path, ran: Mapping[str, Any], measured: Mapping[str, Any], wante
     def where(document: Mapping[str, Any], what: str) -> list[str]:
         machine = document["machine"]
         covered = machine["sources"]
-        old = [f"`{Path(name).name}`" for name in (*CLIENT, what) if covered.get(name) != now[name]]
-        since = f"changed since: {', '.join(old)}" if old else "unchanged"
+        of = (*CLIENT, what)
+        old = [f"`{Path(name).name}`" for name in of if covered.get(name) != now[name]]
+        named = ", ".join(old) if len(old) <= NAMED else f"{len(old)} of {len(of)} files"
+        since = f"changed since: {named}" if old else "unchanged"
         return [f"{machine['device']}, {machine['date'][:10]}, {machine['commit'][:8]}", since]
 
     outcomes: dict[tuple[str, str], list[str]] = {}
