@@ -22,8 +22,9 @@ endif
 comma := ,
 TAGS_AND = -tags $(1)$(if $(STOKER_TAGS),$(comma)$(STOKER_TAGS))
 PYTHON ?= python3
-# pip installs into the environments made here, whatever it is told for others.
+# pip installs into the environments made here, whatever it is told for others. What nobody imports is not compiled.
 unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_USER
+PIP_INSTALL := python -m pip install -q --no-compile --disable-pip-version-check
 VENV := .venv/bin
 GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './build/*' -not -path './harness/*' -not -path './tools/*' 2>/dev/null) $(wildcard internal/base/kernel/*.c internal/base/kernel/*.h) go.mod VERSION
 
@@ -37,7 +38,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fuzz go-asan kernel-chains facts-powercuts py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-entries bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
+.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fused go-fuzz go-asan kernel-chains facts-powercuts py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-entries bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
 
 demo: setup engine
 	@build/stoker demo
@@ -66,8 +67,8 @@ venv: .venv/ready
 	@echo "making .venv for the tests: downloads about 3.5 GB and takes 6.5 GB of disk (10 GB while pip works), most of it torch with CUDA's libraries"
 	@free=$$(df -Pk . | awk 'NR == 2 { print int($$4 / 1000000) }'); test "$$free" -ge 10 || { echo "there are only $$free GB free here, and making .venv needs 10"; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(VENV)/python -m pip install -q --disable-pip-version-check -r python/requirements-dev.txt
-	$(VENV)/python -m pip install -q --disable-pip-version-check --no-deps -e python
+	$(VENV)/$(PIP_INSTALL) -r python/requirements-dev.txt
+	$(VENV)/$(PIP_INSTALL) --no-deps -e python
 	@touch $@
 
 # Prints what each part took. What one part shows is not shown again by another. Fuzzing,
@@ -104,11 +105,15 @@ build/tools/staticcheck: tools/go.mod
 # The limit only ends tests that hang. Go's own, ten minutes for a package, is too short
 # under the race detector while other processes use the cores.
 LONG := 30m
+# check vets everything, and without the debugger's tables a test is linked in half the time.
+GO_TEST := go test -vet=off -ldflags=-w -timeout $(LONG)
 
 # harness is a module of its own: what only tests need is no dependency of the product.
+# It compiles everything once more, for arm64: go-builds runs it.
+FUSED := ^TestNothingExactIsFused$$
 go-test:
-	$(PYTHON) tools/skips.py go test -timeout $(LONG) ./...
-	cd harness && $(PYTHON) ../tools/skips.py go test -timeout $(LONG) ./...
+	$(PYTHON) tools/skips.py $(GO_TEST) -skip '$(FUSED)' ./...
+	cd harness && $(PYTHON) ../tools/skips.py $(GO_TEST) ./...
 
 # Real servers, for the tests of what is read from them: those of make test, and all.
 servers-short:
@@ -122,8 +127,8 @@ REMOTE_PACKAGES := ./internal/stage/source/... ./internal/stagetest/...
 REMOTE_TESTS := tests/test_buckets.py tests/test_secrets.py
 test-remote: servers engine venv build/slownet .venv-frameworks/ready
 	@rm -f build/skips.jsonl
-	STOKER_SERVERS=all $(PYTHON) tools/skips.py go test -count=1 -timeout $(LONG) $(REMOTE_PACKAGES)
-	cd harness && STOKER_SERVERS=all $(PYTHON) ../tools/skips.py go test -count=1 -timeout $(LONG) -run Clouds ./faults
+	STOKER_SERVERS=all $(PYTHON) tools/skips.py $(GO_TEST) -count=1 $(REMOTE_PACKAGES)
+	cd harness && STOKER_SERVERS=all $(PYTHON) ../tools/skips.py $(GO_TEST) -count=1 -run Clouds ./faults
 	cd python && STOKER_SERVERS=all STOKER_ALL=1 ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal $(REMOTE_TESTS)
 	STOKER_ALL=1 && export STOKER_ALL && STOKER_TEST_PHOTOS="$(if $(DATA),$$(realpath -m -- "$(DATA)"))" && export STOKER_TEST_PHOTOS && $(FRAMEWORKS) frameworks/test_remote.py
 	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) recipes/test_training.py -k bucket
@@ -170,30 +175,33 @@ skips:
 HARM := ^(Fuzz|Test.*(Damag|Flipped|Cut|AnyBit|Forged|Bombs))
 ALONE := /stage/(batch|decode|packing|format/(beton|hdf5/tree|lines|lmdb|npy|synthetic|tar|tfrecord))$$
 go-race:
-	go test -race -short -timeout $(LONG) -skip '$(HARM)' $$(go list ./internal/dataset/... ./internal/stream/... ./internal/fill/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats . | grep -vE '$(ALONE)')
+	$(GO_TEST) -race -short -skip '$(HARM)' $$(go list ./internal/dataset/... ./internal/stream/... ./internal/fill/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats . | grep -vE '$(ALONE)')
 
 # Those that share memory between goroutines and are quickly built, in make test.
 go-race-short:
-	go test -race -short -timeout $(LONG) -skip '$(HARM)' ./internal/stage/fetch ./internal/stage/deliver ./internal/stage/source ./internal/base/mem ./internal/base/stats
+	$(GO_TEST) -race -short -skip '$(HARM)' ./internal/stage/fetch ./internal/stage/deliver ./internal/stage/source ./internal/base/mem ./internal/base/stats
 
 # The engine's other builds, each with the tests that it could fail.
-go-builds: go-nocgo go-bare go-portable
+go-builds: go-nocgo go-bare go-portable go-fused
 
 # All of it builds without C, the Go twins are held to their goldens, and whole epochs
 # come out the same; what is between these does not see the kernel.
 go-nocgo:
 	CGO_ENABLED=0 go build ./...
-	CGO_ENABLED=0 go test -short -timeout $(LONG) ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... .
+	CGO_ENABLED=0 $(GO_TEST) -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... .
 
 # The C kernel without libjpeg-turbo and libwebp: with nothing but a C compiler. What
 # inflates, widens and resamples is the same C with them, and go-test has shown it.
 go-bare:
-	CGO_ENABLED=1 go test -tags '' -short -timeout $(LONG) -skip '^(Fuzz|Test(Inflate|Adler|LZW|Unpredict|Gzip|Unfilter|Widen|CopyOut))' ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/tool/pack/... ./internal/tool/demo/...
+	CGO_ENABLED=1 $(GO_TEST) -tags '' -short -skip '^(Fuzz|Test(Inflate|Adler|LZW|Unpredict|Gzip|Unfilter|Widen|CopyOut))' ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/tool/pack/... ./internal/tool/demo/...
 
 # The C for processors other than x86, as far as an x86 can test it. How much memory it
 # takes, and what it makes of harmed bytes, do not depend on the processor.
 go-portable:
-	CGO_CFLAGS='-O2 -g -U__SSE2__' go test -short -timeout $(LONG) -skip '$(HARM)|^Test(ScratchIsABound|LongestSides|RandomBytes|Truncation)$$' ./internal/base/kernel
+	CGO_CFLAGS='-O2 -g -U__SSE2__' $(GO_TEST) -short -skip '$(HARM)|^Test(ScratchIsABound|LongestSides|RandomBytes|Truncation)$$' ./internal/base/kernel
+
+go-fused:
+	$(GO_TEST) -run '$(FUSED)' ./internal
 
 # The C under AddressSanitizer, damaged pictures included.
 go-asan:
@@ -298,7 +306,7 @@ PACKAGES := -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'
 	@echo "making .venv-frameworks for the tests with trainers: downloads about 0.6 GB and takes 2 GB of disk"
 	$(PYTHON) -m venv .venv-frameworks
 	$(VENV)/python $(PACKAGES) >"$$(.venv-frameworks/bin/python $(PACKAGES))/borrowed.pth"
-	.venv-frameworks/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-frameworks.txt
+	.venv-frameworks/bin/$(PIP_INSTALL) -r python/requirements-frameworks.txt
 	@touch $@
 
 FRAMEWORKS = cd python && OMP_NUM_THREADS=1 PYTHONPATH=src:tests ../.venv-frameworks/bin/python -m pytest -q --disable-warnings -p conftest -c pyproject.toml -n $(TESTERS) --dist worksteal

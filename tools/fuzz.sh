@@ -11,7 +11,7 @@ seconds=${1:-60}
 # and writes down. Its default of minimising each new input for a minute would be most
 # of a short run.
 run() {
-	out=$(go test -run '^$' -fuzz "^$3\$" -fuzztime "${1}s" -fuzzminimizetime 10x -parallel 1 "$2" 2>&1) ||
+	out=$(go test -vet=off -ldflags=-w -run '^$' -fuzz "^$3\$" -fuzztime "${1}s" -fuzzminimizetime 10x -parallel 1 "$2" 2>&1) ||
 		{ ! grep -q 'Failing input written' <<<"$out" && grep -q '^ *context deadline exceeded$' <<<"$out"; }
 }
 

@@ -153,7 +153,8 @@ class Environment:
         return done.stdout
 
     def pip(self, *words: str) -> None:
-        self.run(self.bin / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", *words)
+        flags = ["-q", "--no-compile", "--disable-pip-version-check"]
+        self.run(self.bin / "python", "-m", "pip", "install", *flags, *words)
 
     def install(self) -> None:
         if self.wheel.machine == platform.machine():

@@ -56,7 +56,7 @@ _stoker`, "-", script, line}
 // The shells that are here complete verbs, flags, choices and files.
 func TestShellsComplete(t *testing.T) {
 	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "stoker"), ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "stoker"), ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -24,7 +24,7 @@ func TestNeedOfSlowStorage(t *testing.T) {
 	}
 	// Not imported: loaders need modules that the harness does without.
 	stoker := filepath.Join(t.TempDir(), "stoker")
-	build := exec.Command("go", "build", "-o", stoker, "./cmd/stoker")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", stoker, "./cmd/stoker")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

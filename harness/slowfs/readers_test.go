@@ -22,7 +22,7 @@ func TestReadersOfSlowStorage(t *testing.T) {
 	}
 	at, fs := mount(t, of, slowfs.Options{Delays: slowfs.Delays{}})
 	stoker := filepath.Join(t.TempDir(), "stoker")
-	build := exec.Command("go", "build", "-o", stoker, "./cmd/stoker")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", stoker, "./cmd/stoker")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
