@@ -197,7 +197,7 @@ class Device:
         return self._used
 
     def pinned(self, size: int) -> Any:
-        return torch.empty(size, dtype=torch.uint8)
+        return torch.empty(size, dtype=torch.uint8, device="cpu")
 
     def copy(self, there: Any, here: Any) -> None:
         to, at, size = there.data_ptr(), here.data_ptr(), here.numel()

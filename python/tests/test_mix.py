@@ -348,6 +348,17 @@ def test_what_is_known_of_a_batch_can_be_reached_whatever_a_function_returns(tmp
             assert loader.state_dict()["position"] == 8 * (step + 1)
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_a_function_cannot_end_the_loop(folder: Path, device: str | None) -> None:
+    """An iterator of its own that has run out must not look like the end of the epoch."""
+    ended: Iterator[Any] = iter([])
+    with (
+        stoker.DataLoader(small(folder), 4, batch_transform=lambda batch: next(ended), device=device) as loader,
+        pytest.raises(RuntimeError, match="StopIteration"),
+    ):
+        list(loader)
+
+
 def test_one_notice_says_that_a_function_is_called(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _notice._said.clear()
     for _ in range(2):

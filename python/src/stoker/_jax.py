@@ -31,7 +31,7 @@ from typing import Any
 
 from ._batch import _Facts
 from ._errors import ConfigError
-from ._staging import like_it, searched
+from ._moved import like, searched
 
 ALIGN = 64  # of copies: JAX refers to memory that begins at a multiple of this
 _NEVER = "OSUmM"  # kinds of NumPy's dtypes that JAX does not have
@@ -228,7 +228,7 @@ class Plan:
             return found
         if self._moves(value):
             return self._one(value, one)
-        return like_it(value, self._inner(value, one)) if searched(value) else value
+        return like(value, self._inner(value, one)) if searched(value) else value
 
     def _inner(self, value: Any, one: Callable[[Any], Any]) -> Any:
         if isinstance(value, Mapping):

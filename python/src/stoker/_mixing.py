@@ -85,7 +85,10 @@ class Changer(_Wrapper):
             batch = found
             facts = {"epoch": epoch, "step": step}
             facts = {name: getattr(batch, name, facts.get(name)) for name in ("ids", "valid", "epoch", "step", "bad")}
-        changed = self._function(batch)
+        try:
+            changed = self._function(batch)
+        except StopIteration as error:  # would end the loop as if there were no more batches
+            raise RuntimeError("the function of batch_transform raised StopIteration") from error
         if isinstance(changed, _Facts):  # of the pytrees of torch and JAX, which lose them
             vars(changed).update(facts)
         return named(changed, facts), facts
@@ -315,13 +318,11 @@ def _rebuilt(value: Any, made: Mapping[int, Any]) -> Any:
     if id(value) in made:
         return made[id(value)]
     if isinstance(value, Mapping):
-        found = {key: _rebuilt(inner, made) for key, inner in value.items()}
-        return found if isinstance(value, _Facts) else like(value, found)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_rebuilt(inner, made) for inner in value))
-    if isinstance(value, (tuple, list)):
+        inner: Any = {key: _rebuilt(one, made) for key, one in value.items()}
+    elif isinstance(value, (tuple, list)):
         inner = [_rebuilt(one, made) for one in value]
-        if isinstance(value, _Facts):  # named() makes one of it again
-            return tuple(inner) if isinstance(value, tuple) else inner
-        return type(value)(inner)
-    return value
+    else:
+        return value
+    if isinstance(value, _Facts):  # named() makes one of it again
+        return tuple(inner) if isinstance(value, tuple) else inner
+    return like(value, inner)

@@ -6,6 +6,7 @@ batch that was rebuilt has lost its ids.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,11 +22,8 @@ def moved(batch: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         if (move := getattr(value, method, None)) is not None:  # also of tuples and mappings that know how to move
             return move(*args, **kwargs)
         if isinstance(value, Mapping):
-            inner = {key: one(field) for key, field in value.items()}
-            return inner if type(value) is dict else like(value, inner)
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(one, value))
-        return type(value)(map(one, value)) if type(value) in (tuple, list) else value
+            return like(value, {key: one(field) for key, field in value.items()})
+        return like(value, list(map(one, value))) if isinstance(value, (tuple, list)) else value
 
     fields = {key: one(field) for key, field in batch.items()} if isinstance(batch, Mapping) else map(one, batch)
     found = type(batch)(fields)
@@ -35,9 +33,24 @@ def moved(batch: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     return found
 
 
-def like(value: Any, found: dict[Any, Any]) -> Any:
-    """A mapping of the value's class, if that can be made of a dict."""
+def searched(value: Any) -> bool:
+    """Whether tensors are looked for in a value that is neither a batch of ours nor a tensor: in tuples, lists and
+    mappings of any class, unless they know how to move."""
+    if type(value) in (tuple, list, dict):
+        return True
+    return isinstance(value, (tuple, list, Mapping)) and not callable(getattr(value, "to", None))
+
+
+def like(value: Any, inner: Any) -> Any:
+    """A value like this one with other things in it: a dict of them for a mapping, a list for others. It is a plain
+    one if its class cannot be made of these."""
+    if type(value) is type(inner):
+        return inner
+    if hasattr(value, "_fields"):
+        return type(value)(*inner)
+    if isinstance(value, defaultdict):
+        return type(value)(value.default_factory, inner)
     try:
-        return type(value)(found)
-    except TypeError:  # a Mapping that is made in another way
-        return found
+        return type(value)(inner)
+    except TypeError:
+        return tuple(inner) if isinstance(value, tuple) else inner

@@ -46,7 +46,8 @@ class Prefetched(Iterator[T]):
         if not self._ahead:
             self._need(stage)
             taken = 1
-        while not first and taken < MOST_TAKEN and len(self._ahead) <= stage.ahead and self._error is None:
+        most = 0 if first or not self._target.moves else MOST_TAKEN
+        while taken < most and len(self._ahead) <= stage.ahead and self._error is None:
             taken += 1
             try:
                 if not self._load(stage):
@@ -130,16 +131,19 @@ class PrefetchLoader(Generic[T]):
 
     loader            torch's DataLoader, stoker's, or any iterable of batches: tensors, and tuples, lists, dicts and
                       named tuples of them, at any depth. Everything else in a batch stays what it is
-    device            "cuda", "cuda:1", a torch.device, or "cpu", where nothing is copied
+    device            "cuda", "cuda:1", a torch.device, or "cpu", where nothing is copied, or taken ahead from a loader
+                      that is not stoker's
     device_prefetch   batches on the device besides the one that the loop has; default: 2
 
     Every batch comes exactly once, in order, and an exception of the loader comes where its batch would have come. The
     source of a copy is kept until the copy has ended, whatever becomes of the batch. Batches need not be pinned: those
-    that are not are copied through pinned memory.
+    that are not are copied through pinned memory when they are taken. A loader that writes into the memory of earlier
+    batches must not pin it, and must not give tensors that are on the device already: these are taken as they are.
 
     Every ``iter()`` is a pass. ``len()`` and other attributes, such as ``set_epoch`` and ``state_dict``, are those of
-    the loader: a state of stoker's counts what the loop was given, that of another loader also what is ahead of it. A
-    batch that a further stream uses has to be recorded there (``tensor.record_stream``), as any tensor.
+    the loader: a state of stoker's counts what the loop was given, that of another loader, or of a subclass of stoker's
+    with an ``__iter__`` of its own, also what is ahead of it: give such a subclass ``device=``. A batch that a further
+    stream uses has to be recorded there (``tensor.record_stream``), as any tensor.
 
     Raises ConfigError for a device that does not exist, and ResourceError, with torch's error as its cause, where the
     device has no memory for a batch; the next call gives that batch.

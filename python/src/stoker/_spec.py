@@ -186,7 +186,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems,
         _sharding.check(placement, k, share, recipe, hands, problems)
         if tail is None and (hands is None or not hands.iterates):
             tail = "fill"
-    static = _static.read(k, output, tail, problems)
+    static = _static.read(k, output, tail, single, problems)
     pin = (target is None or not target.moves or target.jax) and _pin(k, output)  # slots are pinned for a device
     memory = _memory(k["memory"], problems)
     max_pixels = _max_pixels(k["max_pixels"], problems)

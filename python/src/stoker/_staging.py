@@ -24,7 +24,7 @@ from typing import Any
 from ._batch import OWNED_BYTES, _Facts
 from ._device_mix import Blend, Blended
 from ._fused import Floats, Raw, Result, shaped
-from ._moved import like
+from ._moved import like, searched
 
 GAP = 1 << 16  # at most so many bytes between two fields are copied with them
 SHARED = 1 << 16  # at most so many bytes of small fields share memory there
@@ -308,7 +308,7 @@ class Plan:
             if value.tensor.__dict__:
                 made.__dict__.update(self._told(value.tensor.__dict__))
             return made
-        return like_it(value, self._inner(value)) if searched(value) else value
+        return like(value, self._inner(value)) if searched(value) else value
 
     def _inner(self, value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -362,23 +362,6 @@ def extent(tensor: Any) -> int:
     return int((steps + 1) * tensor.element_size())
 
 
-def searched(value: Any) -> bool:
-    """Whether tensors are looked for in a value that is neither a batch of ours nor a tensor. Mappings and named tuples
-    that know how to move are not searched."""
-    if type(value) in (tuple, list, dict):
-        return True
-    if isinstance(value, Mapping) or (isinstance(value, tuple) and hasattr(value, "_fields")):
-        return not callable(getattr(value, "to", None))
-    return False
-
-
-def like_it(value: Any, inner: Any) -> Any:
-    """A value like this one with other things in it."""
-    if isinstance(value, Mapping):
-        return inner if type(value) is dict else like(value, inner)
-    return type(value)(*inner) if hasattr(value, "_fields") else type(value)(inner)
-
-
 def moved_late(value: Any, move: Any) -> Any:
     """A batch, or the pair of one and its facts, with ``move(value)`` in the place of everything that is Late."""
     if isinstance(value, Late):
@@ -390,8 +373,8 @@ def moved_late(value: Any, move: Any) -> Any:
         vars(found).update({name: moved_late(one, move) for name, one in vars(value).items()})
         return found
     if isinstance(value, Mapping) and searched(value):
-        return like_it(value, {key: moved_late(one, move) for key, one in value.items()})
-    return like_it(value, [moved_late(one, move) for one in value]) if searched(value) else value
+        return like(value, {key: moved_late(one, move) for key, one in value.items()})
+    return like(value, [moved_late(one, move) for one in value]) if searched(value) else value
 
 
 def _up(size: int) -> int:

@@ -1,7 +1,9 @@
 """static_buffers=True: the same tensors, at the same addresses, in every step and epoch, as CUDA graphs need them.
 
 Each batch is copied into them on the loop's stream, when the loop takes it; the batch before is gone then. They are
-made for the first batch, outside of any graph: ``next`` within a capture is an error.
+made for the first batch, outside of any graph: ``next`` within a capture is an error. ``valid`` and ``position_ids``
+are such tensors too. In packed rows (pack=) batches have different numbers of samples, so ``valid`` and ``cu_seqlens``
+are new ones there.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from typing import Any
 
 from ._batch import Ragged, _Facts
 from ._errors import ConfigError, Problems
-from ._staging import like_it, searched
+from ._moved import like, searched
 
 After = Callable[[Any, int, int], Any]
 
 
-def read(k: Mapping[str, Any], output: str, tail: str | None, problems: Problems) -> bool:
+def read(k: Mapping[str, Any], output: str, tail: str | None, single: bool, problems: Problems) -> bool:
     """Reads the keyword; adds what cannot be combined with it to problems."""
     static = k["static_buffers"]
     if static in (None, False):
@@ -28,7 +30,9 @@ def read(k: Mapping[str, Any], output: str, tail: str | None, problems: Problems
         problems.add("static_buffers is for torch's tensors, and output is 'jax'", "leave it out: arrays do not change")
     elif k["device"] is None:
         problems.add("static_buffers needs device=", "pass device='cuda'")
-    if tail not in ("fill", "drop"):
+    if single:
+        problems.add("static_buffers is for batches, and there are none", "give a batch_size")
+    elif tail not in ("fill", "drop"):
         problems.add(
             f"static_buffers needs full batches, and tail is {tail or 'pad'!r}",
             "pass tail='fill', or drop_last=True",
@@ -71,7 +75,7 @@ class Buffers:
         self._at = 0
         if not self._made:
             self._tensors = []  # an attempt that failed may have left some
-        found = (self._filled(given[0]), given[1]) if type(given) is tuple else self._filled(given)
+        found = (self._filled(given[0]), self._told(given[1])) if type(given) is tuple else self._filled(given)
         self._made = True
         return found
 
@@ -89,9 +93,9 @@ class Buffers:
         if isinstance(value, _Facts):
             batch: Any = value
             found: Any = type(batch)(self._inner(batch))
-            vars(found).update(vars(batch))
+            vars(found).update(self._told(vars(batch)))
             return found
-        return like_it(value, self._inner(value)) if searched(value) else value
+        return like(value, self._inner(value)) if searched(value) else value
 
     def _inner(self, value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -115,8 +119,13 @@ class Buffers:
             )
         static.copy_(tensor, non_blocking=True)
         if tensor.__dict__:
-            static.__dict__.update(tensor.__dict__)
+            static.__dict__.update(self._told(tensor.__dict__))
         return static
+
+    def _told(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The facts of a batch, with those that have the same shape every time in the buffers."""
+        dense = ["position_ids"] if "cu_seqlens" in facts else ["valid"]
+        return {**facts, **{name: self._filled(facts[name]) for name in dense if name in facts}}
 
     def _differs(self, how: str) -> ConfigError:
         return ConfigError(

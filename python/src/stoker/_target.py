@@ -90,14 +90,14 @@ def _of_torch(device: Any, ahead: int, output: str, problems: Problems) -> Targe
         problems.add(f"device is {name or device!r:.80}", hint)
         return None
     kind, number = found[1], found[2]
-    if kind == "cpu":
-        return Target("cpu", ahead)
     if output != "torch":
         problems.add(
             f"device is {name!r}, which is for torch's tensors, but output is {output!r}",
             "leave device out, and copy the arrays in the loop; or pass output='torch' or 'jax'",
         )
         return None
+    if kind == "cpu":
+        return Target("cpu", ahead)
     try:
         wrong = _cuda.lacking(None if number is None else int(number))
     except ImportError:  # which is a problem of output
