@@ -205,7 +205,7 @@ def test_states_and_explanations(folder: Path) -> None:
             told, away = where_apart(there.explain(3))
             assert here.explain(3) == told
             assert away == {"RandomResizedCrop", "RandAugment"}
-        assert here.state_dict()["pipeline"] != there.state_dict()["pipeline"]
+        assert here.state_dict()["pipeline"] == there.state_dict()["pipeline"]
     for stop in range(1, 7):
         with loader(folder, [FRONT], left, device="cpu") as one:
             given = [batch for _, batch in zip(range(stop), one, strict=False)]
@@ -215,6 +215,39 @@ def test_states_and_explanations(folder: Path) -> None:
             rest = list(two)
         with loader(folder, [FRONT], left) as plain:
             same([*plain], [*given, *rest])
+
+
+def test_a_step_may_be_moved_in_the_middle_of_a_run(folder: Path) -> None:
+    """Its choices and its bytes are the same on either side, and so are states."""
+    steps = [FRONT, T.ColorJitter(0.4), T.RandomResizedCrop(24), T.ToDtype(torch.float32, scale=True)]
+    with loader(folder, steps, []) as plain:
+        want = list(plain)
+    got: list[Any] = []
+    state = None
+    while len(got) < len(want):
+        here = 1 + len(got) % len(steps)
+        with loader(folder, steps[:here], steps[here:], device="cpu") as one:
+            if state is not None:
+                one.load_state_dict(json.loads(json.dumps(state)))
+            got.append(next(iter(one)))
+            state = one.state_dict()
+    same(want, got)
+
+
+def test_a_draft_is_for_decoding(folder: Path) -> None:
+    """The device resamples whole pictures, so states do not fit, and decode_device refuses it."""
+    drafted = T.Resize((24, 24), draft=True)
+    with (
+        loader(folder, [FRONT, drafted], []) as here,
+        loader(folder, [FRONT], [drafted], device="cpu") as there,
+        pytest.raises(stoker.StateError, match="transforms differ"),
+    ):
+        there.load_state_dict(here.state_dict())
+    with (
+        pytest.raises(stoker.ConfigError, match="decode_device decodes whole ones"),
+        stoker.DataLoader(stoker.ImageFolder(folder, drafted), device="cpu", decode_device="cpu") as made,
+    ):
+        next(iter(made))
 
 
 def test_stored_pictures(tmp_path: Path) -> None:

@@ -47,8 +47,9 @@ const OpErased = 255
 // Leave returns a program that does the operations before number n, as Steps counts them,
 // and gives bytes, HWC, and how floats are made of the bytes that the other operations give;
 // nil if these stay bytes. StepsOf makes the steps of the others. Explain explains all of
-// them. The digest is of all of them and of n; if no steps are left, it is that of p. asks is
-// the keyword that asks for it, for errors.
+// them. The digest is that of p, because the numbers are the same wherever they are made, except
+// those of a Resize with draft, which the client does without it. asks is the keyword that asks
+// for it, for errors.
 func (p *Program) Leave(n int, asks string) (*Program, *Left, error) {
 	if p.of != "image" {
 		return nil, nil, errs.New(errs.Config, "%s is for pictures, and this field is %s", asks, p.of)
@@ -94,7 +95,10 @@ func (p *Program) Leave(n int, asks string) (*Program, *Left, error) {
 		return &whole, left, nil
 	}
 	first.rest = &rest{whole: &whole, program: after, given: extent{in.size, in.c}, steps: most}
-	first.digest = digest(fmt.Appendf(nil, "stoker transform 1, %d steps and the rest\n%s\n", n, p.digest))
+	first.digest = p.digest
+	if drafts(after.steps) {
+		first.digest = digest(fmt.Appendf(nil, "stoker transform 1, %d steps and the rest\n%s\n", n, p.digest))
+	}
 	return first, left, nil
 }
 

@@ -3,6 +3,7 @@ package transform
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
@@ -215,6 +216,17 @@ func (o *resize) do(r *run, c choice) *errs.Error {
 func (o *resize) canon(b []byte) []byte {
 	b = fmt.Appendf(b, "resize %d %d %d %d %d", o.to.w, o.to.h, o.short, o.long, o.filter)
 	return canonDraft(b, o.draft)
+}
+
+func (o *randomResizedCrop) approximate() bool { return o.draft }
+func (o *resize) approximate() bool            { return o.draft }
+
+// drafts reports whether an operation may give approximate pixels where it is decoded.
+func drafts(steps []step) bool {
+	return slices.ContainsFunc(steps, func(s step) bool {
+		o, ok := s.op.(interface{ approximate() bool })
+		return ok && o.approximate()
+	})
 }
 
 // canonDraft writes nothing without draft, so that older digests stay the same.

@@ -28,7 +28,8 @@ import (
 const WindowNumbers = 22
 
 // Head returns how many operations, from the first on, only crop, pad, resample and mirror a
-// colour picture, up to the last after which its size is known. It fails if there are none.
+// colour picture, up to the last after which its size is known. It fails if there are none,
+// and if pixels may be approximate: a device decodes whole pictures, and would make others.
 func (p *Program) Head() (n int, err error) {
 	k, ok := p.kind.(*picture)
 	switch {
@@ -37,6 +38,9 @@ func (p *Program) Head() (n int, err error) {
 	case k.gray:
 		return 0, errs.New(errs.Config, "decode_device decodes colour pictures, and this field is decoded as gray").
 			Try("decode it as rgb, with Grayscale as a step; or leave decode_device out")
+	case drafts(p.steps):
+		return 0, errs.New(errs.Config, "draft=True decodes a smaller picture, and decode_device decodes whole ones, with other pixels").
+			Try("leave draft out, or decode_device")
 	}
 	other := "" // the first that does something else
 	for i := range p.steps {
