@@ -356,6 +356,11 @@ type sizer interface {
 	Size(id int64, field string) int64
 }
 
+// measurer is a dataset whose Size may be a guess; Length is -1 then.
+type measurer interface {
+	Length(id int64, field string) int64
+}
+
 // Lengths is the length of a field in every sample: the steps of its first axis if it is
 // stored as an array, otherwise its bytes.
 func (c *Collection) Lengths(field string) ([]int32, error) {
@@ -371,6 +376,10 @@ func (c *Collection) Lengths(field string) ([]int32, error) {
 				return nil, err
 			}
 		}
+		size := ds.Size
+		if exact, ok := p.Dataset.(measurer); ok {
+			size = exact.Length
+		}
 		step := int64(1)
 		if t, ok := p.stored(field); ok {
 			if !t.Ragged && len(t.Shape) > 0 {
@@ -379,7 +388,7 @@ func (c *Collection) Lengths(field string) ([]int32, error) {
 			step = max(int64(t.Shape.Elems()*t.DType.Size()), 1)
 		}
 		for id := range p.N {
-			n := ds.Size(id, field)
+			n := size(id, field)
 			if n >= 0 {
 				n /= step
 			}

@@ -149,7 +149,7 @@ class Wanting(tuple[Any, ...]):
 
 def test_classes_of_containers(device: Device) -> None:
     one = torch.ones(3)
-    made = [
+    made: list[Any] = [
         Kept([one]),
         Couple((one, "t")),
         Wanting(one, one),
@@ -166,7 +166,7 @@ def test_classes_of_containers(device: Device) -> None:
     for value in batch:
         tensors = value.values() if isinstance(value, Mapping) else value
         assert all(device.is_there(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor))
-    moved = stoker.Batch(made).to(torch.float64)
+    moved: Any = stoker.Batch(made).to(torch.float64)
     assert [type(value) for value in moved] == kinds
     assert moved[0][0].dtype == moved[4]["x"].dtype == torch.float64
 

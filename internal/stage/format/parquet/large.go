@@ -53,24 +53,39 @@ func (d *Dataset) whole(g int, off, n int64, raw []byte) (page []byte, read bool
 // its own where the index has them, else its share of the page and of the dictionary;
 // -1: there is no such field.
 func (d *Dataset) Size(id int64, field string) int64 {
+	n, share := d.size(id, field)
+	return n + share
+}
+
+// Length is those bytes where the index has them, else -1: most pages do not say where
+// their values begin.
+func (d *Dataset) Length(id int64, field string) int64 {
+	n, share := d.size(id, field)
+	if share > 0 {
+		return -1
+	}
+	return n
+}
+
+// size is the bytes of a field of sample id, or its share of what it is stored in.
+func (d *Dataset) size(id int64, field string) (n, share int64) {
 	c := d.resolve(field)
 	if c < 0 || c == d.label || d.columns[c].Why != "" || uint64(id) >= uint64(d.x.Len()) {
-		return -1
+		return -1, 0
 	}
 	g := d.group(id)
 	row := id - d.groupFirst[g]
 	first, end := d.pages(g, c, row)
 	if v, ok := d.placed(first, row); ok {
-		return max(int64(v.n), 0)
+		return max(int64(v.n), 0), 0
 	}
-	var sum int64
 	for p := first; p < end; p++ {
-		sum += d.pageLen[p] / max(1, d.rowsOf(g, c, p))
+		share += d.pageLen[p] / max(1, d.rowsOf(g, c, p))
 	}
 	if d.dictionary(g, c, first, end) {
-		sum += d.dictLen[g*len(d.columns)+c] / max(1, d.groupFirst[g+1]-d.groupFirst[g])
+		share += d.dictLen[g*len(d.columns)+c] / max(1, d.groupFirst[g+1]-d.groupFirst[g])
 	}
-	return sum
+	return 0, max(share, 1)
 }
 
 // rowsOf is how many rows begin in page p.

@@ -68,6 +68,9 @@ func TestPicturesInOnePage(t *testing.T) {
 				if size := d.Size(id, "image"); alone && size != int64(len(picture(i))) || size < 5 {
 					t.Errorf("row %d: %d bytes", i, size)
 				}
+				if n := d.Length(id, "image"); n != -1 && n != int64(len(picture(i))) || alone && n < 0 {
+					t.Errorf("row %d has %d bytes, or so the index says", i, n)
+				}
 			}
 			if notes := d.NotesFor(nil); len(notes) > 0 {
 				t.Errorf("%q", notes)
