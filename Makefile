@@ -175,7 +175,7 @@ skips:
 HARM := ^(Fuzz|Test.*(Damag|Flipped|Cut|AnyBit|Forged|Bombs))
 ALONE := /stage/(batch|decode|packing|format/(beton|hdf5/tree|lines|lmdb|npy|synthetic|tar|tfrecord))$$
 go-race:
-	$(GO_TEST) -race -short -skip '$(HARM)' $$(go list ./internal/dataset/... ./internal/stream/... ./internal/fill/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats . | grep -vE '$(ALONE)')
+	$(GO_TEST) -race -short -skip '$(HARM)' $$(go list ./internal/dataset/... ./internal/stream/... ./internal/fill/... ./internal/compose/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats . | grep -vE '$(ALONE)')
 
 # Those that share memory between goroutines and are quickly built, in make test.
 go-race-short:
@@ -383,7 +383,7 @@ wheel-arm64:
 # wheel-arm64, no hardware, and half an hour of four cores. QEMU_PAGESIZE=65536 is a
 # kernel with larger pages. Most tools are left out: their tests measure rates, for which
 # an emulated processor is too slow, or have a shell start the command.
-ARM64_TESTS ?= . ./internal/base/... ./internal/dataset/... ./internal/engine/... ./internal/fill/... ./internal/loader/... ./internal/spec/... ./internal/stage/... ./internal/stream/... ./internal/tool/pack/...
+ARM64_TESTS ?= . ./internal/base/... ./internal/compose/... ./internal/dataset/... ./internal/engine/... ./internal/fill/... ./internal/loader/... ./internal/spec/... ./internal/stage/... ./internal/stream/... ./internal/tool/pack/...
 test-arm64:
 	@$(ARM64) bash tools/setup.sh wheel
 	$(ARM64) GOARCH=arm64 CGO_ENABLED=1 go test -short -vet=off -timeout 90m -exec "'$(CURDIR)/tools/emulate.sh'" -tags netgo,osusergo,$$($(ARM64) tools/tags.sh) -ldflags "$$($(ARM64) tools/tags.sh --static)" $(ARM64_TESTS)

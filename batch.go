@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
@@ -43,7 +44,7 @@ const (
 
 // BadSample is a sample that was not delivered as ordered, because of Err: Put is
 // the id of its replacement (-1: a copy of a good row, marked as not valid).
-type BadSample = loader.Bad
+type BadSample = compose.Bad
 
 // Tensor is a column of a batch: a view of its memory.
 type Tensor[T any] struct {

@@ -23,7 +23,7 @@ var floors = [][]string{
 		"internal/stage/source", "internal/stage/index", "internal/stage/facts", "internal/stage/entries", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
 		"internal/stage/decode", "internal/stage/transform", "internal/stage/batch", "internal/stage/deliver", "internal/stage/packing", "internal/stage/worker",
 	},
-	{"internal/spec", "internal/dataset", "internal/stream", "internal/fill", "internal/crew", "internal/loader", "internal/engine"}, // 2: assembly, each importing only those before it
+	{"internal/spec", "internal/dataset", "internal/stream", "internal/fill", "internal/compose", "internal/crew", "internal/loader", "internal/engine"}, // 2: assembly, each importing only those before it
 	{ // 3: tools, each a room
 		"internal/tool/bench", "internal/tool/compare", "internal/tool/demo", "internal/tool/inspect", "internal/tool/learn", "internal/tool/model", "internal/tool/need", "internal/tool/orders",
 		"internal/tool/pack", "internal/tool/pack/prepare", "internal/tool/pack/shard", "internal/tool/pack/token",
@@ -56,8 +56,9 @@ var edges = map[string][]string{
 	"internal/dataset": {"internal/spec"},
 	"internal/stream":  {"internal/spec", "internal/dataset"},
 	"internal/fill":    {"internal/spec", "internal/dataset"},
+	"internal/compose": {"internal/spec", "internal/dataset", "internal/stream", "internal/fill"},
 	"internal/crew":    {"internal/fill"},
-	"internal/loader":  {"internal/spec", "internal/dataset", "internal/stream", "internal/fill", "internal/crew"},
+	"internal/loader":  {"internal/spec", "internal/dataset", "internal/stream", "internal/fill", "internal/compose", "internal/crew"},
 	"internal/engine":  {"internal/spec", "internal/dataset", "internal/stream", "internal/crew", "internal/loader"},
 	"cmd/stoker":       {"."},
 	"examples":         {"."},

@@ -55,7 +55,7 @@ func (p *Pass) lookFar() {
 			n.Extents = l.filler.Extents(n.Sample, n.Extents[:0])
 			have, extents = have+n.Bytes(), extents+len(n.Extents)
 		}
-		for ; next < p.slice.Steps() && (have < bytes || have < bytes+later && extents < mostLater); next++ {
+		for ; next < p.walk.Slice.Steps() && (have < bytes || have < bytes+later && extents < mostLater); next++ {
 			at := len(drawn)
 			drawn = p.needs(next, drawn)
 			for i := range drawn[at:] {
@@ -67,7 +67,7 @@ func (p *Pass) lookFar() {
 		for n := int64(0); group < len(drawn) && (n < bytes || drawn[group].Step == drawn[group-1].Step); group++ {
 			n += drawn[group].Bytes()
 		}
-		last := group == len(drawn) && next >= p.slice.Steps()
+		last := group == len(drawn) && next >= p.walk.Slice.Steps()
 		p.plan.Add(drawn[:group], drawn[group:], last)
 		drawn = slices.Clone(drawn[group:])
 		l.letGo()
@@ -83,7 +83,7 @@ func (p *Pass) lookFar() {
 // needs appends the needs of a step to out.
 func (p *Pass) needs(step int64, out []fetch.Need) []fetch.Need {
 	var extents []format.Extent
-	for _, piece := range p.l.Draw(p.order, p.slice, step, nil) {
+	for _, piece := range p.l.Draw(p.walk.Order, p.walk.Slice, step, nil) {
 		if piece.Sample < 0 {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
@@ -80,7 +81,7 @@ func checkDamage(t *testing.T, l *Loader, policy, path string, broken int64, n i
 		return
 	}
 	rows, invalid := 0, 0
-	var bad []Bad
+	var bad []compose.Bad
 	for _, b := range got {
 		rows += len(b.IDs)
 		bad = append(bad, b.Bad...)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/crew"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -18,7 +19,7 @@ func (l *Loader) Pass(epoch, position, step int64, points ...crew.Point) (*Pass,
 		return nil, errs.New(errs.State, "epoch %d, position %d: neither can be negative", epoch, position)
 	}
 	l.shared.mu.Lock()
-	if p := l.ahead; p != nil && !p.cancelled && p.failed == nil && p.epoch == epoch && position == 0 && step == 0 {
+	if p := l.ahead; p != nil && !p.cancelled && p.failed == nil && p.walk.Epoch == epoch && position == 0 && step == 0 {
 		defer l.shared.mu.Unlock()
 		l.ahead = nil
 		return l.begin(p)
@@ -117,7 +118,7 @@ func (l *Loader) begin(p *Pass) (*Pass, error) {
 
 func (l *Loader) newPass(epoch, step int64, e order.Epoch, slice order.Slice) *Pass {
 	l.begun++
-	p := &Pass{l: l, number: l.begun, epoch: epoch, from: step, order: e, slice: slice}
+	p := &Pass{l: l, number: l.begun, walk: compose.Walk{Epoch: epoch, From: step, Order: e, Slice: slice}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	if l.iterates > 0 {
 		p.turns = &turns{workers: l.iterates, ended: map[int64]bool{}}
@@ -131,7 +132,7 @@ func (l *Loader) startPass(p *Pass) {
 	l.passes = append(l.passes, p)
 	if p.plan = l.newPlan(p); p.plan != nil {
 		if p.ahead {
-			p.plan.Unasked(l.current.slice.Steps() - l.current.nextStep)
+			p.plan.Unasked(l.current.walk.Slice.Steps() - l.current.nextStep)
 		}
 		go p.lookFar()
 	}
@@ -141,17 +142,17 @@ func (l *Loader) startPass(p *Pass) {
 // lookAhead begins the epoch after p's as soon as all batches of p are open or planned.
 // Shared.mu is held, and released while the order of that epoch is made.
 func (l *Loader) lookAhead(p *Pass) {
-	if p != l.current || p.alone || p.looked || l.patient || l.ahead != nil || l.closed || p.epoch == math.MaxInt64 {
+	if p != l.current || p.alone || p.looked || l.patient || l.ahead != nil || l.closed || p.walk.Epoch == math.MaxInt64 {
 		return
 	}
 	p.looked = true
 	l.shared.mu.Unlock()
-	e := l.Epoch(p.epoch + 1)
+	e := l.Epoch(p.walk.Epoch + 1)
 	l.shared.mu.Lock()
 	if p != l.current || p.cancelled || l.ahead != nil || l.closed {
 		return
 	}
-	l.ahead = l.newPass(p.epoch+1, 0, e, l.Slice(e, 0))
+	l.ahead = l.newPass(p.walk.Epoch+1, 0, e, l.Slice(e, 0))
 	l.ahead.ahead = true
 	l.startPass(l.ahead)
 }

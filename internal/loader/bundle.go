@@ -41,10 +41,10 @@ func (p *Pass) Bundle(most int) {
 	if !l.bundled() {
 		return
 	}
-	one := batch.NewLayout(l.fields, int(p.slice.Batch)).Bytes()
+	one := batch.NewLayout(l.fields, int(p.walk.Slice.Batch)).Bytes()
 	limit := min(bundleBytes, l.slots.limit/8)
-	most = int(min(int64(most), bundleMost, limit/max(one, 1), p.slice.Steps()))
-	if most < 2 || l.reserve(most*int(p.slice.Batch)) != nil {
+	most = int(min(int64(most), bundleMost, limit/max(one, 1), p.walk.Slice.Steps()))
+	if most < 2 || l.reserve(most*int(p.walk.Slice.Batch)) != nil {
 		return
 	}
 	p.bundles = bundles{most: most, since: p.nextStep}
@@ -53,7 +53,7 @@ func (p *Pass) Bundle(most int) {
 // bundled reports whether making a batch only copies numbers: all fields are arrays
 // of one shape that are stored as such.
 func (l *Loader) bundled() bool {
-	if l.spec.Batch.Pack > 0 || l.spec.Batch.ByLength() || l.loose() || l.mix != nil {
+	if l.spec.Batch.Pack > 0 || l.spec.Batch.ByLength() || l.loose() || l.data.Mix() != nil {
 		return false
 	}
 	for _, part := range l.data.Parts {
@@ -82,7 +82,7 @@ func (p *Pass) single() {
 }
 
 func (p *Pass) split() {
-	if i := slices.IndexFunc(p.open, func(ob *openBatch) bool { return ob.steps > 1 }); i >= 0 {
+	if i := slices.IndexFunc(p.open, func(ob *openBatch) bool { return ob.Steps > 1 }); i >= 0 {
 		p.giveUp(i)
 		p.l.shared.changed.Broadcast()
 	}
@@ -91,7 +91,7 @@ func (p *Pass) split() {
 // patience is how much longer a consumer, which has waited for waited already,
 // waits for a bundle before the bundle is split. Shared.mu is held.
 func (p *Pass) patience(waited time.Duration) time.Duration {
-	if len(p.open) == 0 || p.open[0].steps == 1 || p.open[0].done {
+	if len(p.open) == 0 || p.open[0].Steps == 1 || p.open[0].done {
 		return time.Hour
 	}
 	left := bundleWait - waited

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -66,7 +67,7 @@ func told(t testing.TB, l *Loader, position, step int64, most int) (lines []stri
 func steps(b *Batch) (lines []string) {
 	counts := b.Counts
 	if counts == nil {
-		counts = []Count{b.Count}
+		counts = []compose.Count{b.Count}
 	}
 	var rows [][][]byte
 	each := b.Rows

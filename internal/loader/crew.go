@@ -112,7 +112,7 @@ func (d desk) Grow(b *fill.Batch, bytes int64) error {
 func (d desk) Moment(b *fill.Batch) crew.Moment {
 	ob := b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
 	p := ob.pass
-	at := crew.Moment{Pass: p.number, Epoch: p.epoch, Step: p.from + ob.step}
+	at := crew.Moment{Pass: p.number, Epoch: p.walk.Epoch, Step: p.walk.From + ob.Step}
 	if p.list.Items != nil {
 		at.Item = p.list.ItemOf
 	}
@@ -128,7 +128,7 @@ func (ob *openBatch) structure() []byte {
 	if ob.Placed.Bytes > 0 {
 		return ob.Placed.Told
 	}
-	return ob.pass.l.structure
+	return ob.Structure
 }
 
 // hands is the crew that may have mapped the loader's slots.
@@ -145,9 +145,9 @@ func batchOf(t *fill.Task) *openBatch { return t.Batch.Owner.(*openBatch) } //no
 // Begin submits the samples to fetch, or, if they are in memory, to the lanes.
 func (c lanes) Begin(b *fill.Batch) (waited time.Duration) {
 	l, ob := c.l, b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
-	p, step, steps := ob.pass, ob.step, int64(ob.steps)
+	p, step, steps := ob.pass, ob.Step, int64(ob.Steps)
 	planned := p.plan.Covers(step)
-	hot, reqs := false, make([]*fetch.Request, 0, ob.rows)
+	hot, reqs := false, make([]*fetch.Request, 0, ob.Rows)
 	for i := range ob.Tasks {
 		if t := &ob.Tasks[i]; t.Sample >= 0 {
 			l.filler.Locate(t)

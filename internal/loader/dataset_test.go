@@ -17,6 +17,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/transform"
@@ -123,7 +124,7 @@ type seen struct {
 	IDs                   []int64
 	Valid                 []bool
 	Pixels                [][]byte // rows of field 0
-	Bad                   []Bad
+	Bad                   []compose.Bad
 }
 
 func copyBatch(l *Loader, b *Batch) seen {

@@ -69,7 +69,7 @@ func (p *pace) rows() int { return max(1, int(int64(bunchTime)/max(p.ns.Load(), 
 // returns how long it waited.
 func (c readers) Begin(b *fill.Batch) (waited time.Duration) {
 	l, ob := c.l, b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
-	p, step, steps := ob.pass, ob.step, int64(ob.steps)
+	p, step, steps := ob.pass, ob.Step, int64(ob.Steps)
 	most := l.pace.rows()
 	ob.bunches = ob.bunches[:0]
 	var long []*fetch.Request
@@ -140,7 +140,7 @@ func (r *bunch) Run(rc *fetch.ReadContext) {
 			own.failed = append(own.failed, t)
 			continue
 		}
-		l.stamp(t)
+		ob.Stamp(t)
 	}
 	rc.At(0, 0)
 	if onThread {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/crew"
 	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/stage/batch"
@@ -56,6 +56,7 @@ func newFeed(l, to *Loader) *feed {
 	l.slotBytes = l.layout.Bytes()
 	l.slots = slots{l: l, limit: to.slots.limit, auto: to.slots.auto}
 	l.prefetch = 1
+	l.maker = compose.New(l.Stream, l.data, l.filler)
 	l.choose(false)
 	l.rowStates.New = func() any { return new(rowState) }
 	f.p = l.newPass(0, 0, order.Epoch{}, order.Slice{})
@@ -137,10 +138,10 @@ func (f *feed) begin(o *portion, slot *batch.Slot) {
 	l := f.l
 	first := o.tasks[0].Batch
 	ob := l.emptyBatch(f.p, slot, len(o.tasks))
-	ob.portion, ob.Ctx, ob.steps = o, first.Ctx, 1
+	ob.portion, ob.Ctx, ob.Steps = o, first.Ctx, 1
 	for i, from := range o.tasks {
 		t := &ob.Tasks[i]
-		t.Batch, t.Row, t.Attempt, t.Unread, t.Apart = &ob.Batch, i, 0, false, false
+		t.Batch, t.Row, t.Attempt, t.Unread, t.Apart = &ob.Batch.Batch, i, 0, false, false
 		t.Place, t.Sample, t.Key = from.Place, from.Req.Sample-f.l.first, f.key(from)
 		t.Req.Owner, t.Req.Sample = t, t.Sample
 	}
@@ -148,7 +149,7 @@ func (f *feed) begin(o *portion, slot *batch.Slot) {
 	l.inflight++
 	f.p.open = append(f.p.open, ob)
 	l.shared.mu.Unlock()
-	l.crew.Begin(&ob.Batch)
+	l.crew.Begin(&ob.Batch.Batch)
 	l.shared.mu.Lock()
 }
 
@@ -173,7 +174,7 @@ func (f *feed) finish(t *fill.Task, err error, now int64, lane bool) (woke bool)
 	}
 	ob.completing = true
 	s.mu.Unlock()
-	about, failed := f.complete(ob)
+	about, failed := ob.Inputs(f.l.slots.replace, f.number)
 	s.mu.Lock()
 	ob.completing = false
 	if ob.Gone.Load() {
@@ -195,7 +196,7 @@ func (f *feed) finish(t *fill.Task, err error, now int64, lane bool) (woke bool)
 		go f.to.workers.Fed(o.tasks, nil, o.errs)
 		return true
 	}
-	in := &crew.Input{Slot: ob.Slot, Rows: ob.rows, About: about, Release: func() {
+	in := &crew.Input{Slot: ob.Slot, Rows: ob.Rows, About: about, Release: func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		f.free(ob)
@@ -229,41 +230,6 @@ func (f *feed) giveUp() {
 
 // gone follows when the last sample of a batch that was dropped is back. Shared.mu is held.
 func (f *feed) gone(ob *openBatch) { go f.to.workers.Fed(ob.portion.tasks, nil, nil) }
-
-// described is a column of samples that workers get. Shapes are those of the rows, for
-// pictures that differ in size.
-type described struct {
-	wire.Column
-	Shapes []mem.Shape `json:"shapes,omitempty"`
-	Feed   int         `json:"feed,omitempty"` // which one has made it
-}
-
-// complete lays out the rows that differ in size, and says where everything is.
-func (f *feed) complete(ob *openBatch) (about []byte, err error) {
-	l := f.l
-	if err := l.makeRoom(ob); err != nil {
-		return nil, err
-	}
-	columns := make([]described, 0, len(l.fields))
-	at := ob.Layout.Bytes()
-	for i := range l.fields {
-		c := &l.fields[i]
-		col := described{Column: wire.Column{Name: c.Name, Off: ob.Layout.Off(i), Shape: c.Seen()}, Feed: f.number}
-		if c.Loose {
-			col.Data = at
-			end := ob.Layout.Pack(ob.Slot.Mem, i, &ob.Loose[i], at)
-			at = (end + 63) / 64 * 64
-			switch {
-			case c.Form == batch.Ragged:
-				col.Kind = "ragged"
-			case l.data.Parts[0].Kind(i) == "image":
-				col.Shapes = ob.Loose[i].Shapes
-			}
-		}
-		columns = append(columns, col)
-	}
-	return json.Marshal(columns)
-}
 
 // begun describes what samples have, for workers.
 func begun(l *Loader) []byte {

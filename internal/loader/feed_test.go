@@ -14,9 +14,17 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/crew"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
+
+// described is a column of an input, as workers are told.
+type described struct {
+	wire.Column
+	Shapes []mem.Shape `json:"shapes"`
+	Feed   int         `json:"feed"`
+}
 
 // given is an input that a worker got.
 type given struct {

@@ -2,23 +2,14 @@ package loader
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/fill"
-	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 )
-
-// maxAttempts is how many samples are tried for one place under Replace.
-const maxAttempts = 16
-
-// wordReplace separates the randomness of replacements from that of augmentation.
-const wordReplace = 1<<63 + 1
 
 // send passes samples of a batch to fetch, and returns how long it waited for room.
 func (l *Loader) send(reqs []*fetch.Request, force bool, ob *openBatch) (waited time.Duration) {
@@ -48,43 +39,12 @@ func (l *Loader) submit(reqs []*fetch.Request, ob *openBatch, p *Pass, step, ste
 	return p.plan.Submit(ob.Ctx, reqs, ob.Gone.Load, step, steps)
 }
 
-// sampleError returns the error of a sample as users see it, and whether on_bad may
-// skip it: damage may be skipped, a failing source may not.
-func (l *Loader) sampleError(t *fill.Task, err error) (*errs.Error, bool) {
-	if batchOf(t).pass.turns != nil { // located says where
+// sampleError is that of package compose; located says where a turn of a worker failed.
+func (ob *openBatch) sampleError(t *fill.Task, err error) (*errs.Error, bool) {
+	if ob.pass.turns != nil {
 		return errs.From(err), false
 	}
-	e := *l.data.Located(err, t.Req.Sample)
-	p := batchOf(t).pass
-	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + batchOf(t).step, Rank: l.spec.Rank}
-	if overall := (fill.Overall{}); errors.As(err, &overall) {
-		e.Where.Sample = errs.Number{}
-		return &e, false
-	}
-	switch {
-	case e.Code == errs.NotFound:
-		e.Code = errs.Changed
-		e.Hint = "it was removed after the dataset was indexed: put it back, or start again without it; on_bad=\"skip\" skips such samples"
-	case errors.Is(err, fs.ErrPermission):
-		e.Code = errs.Forbidden
-		e.Hint = "give the user who runs the training permission to read it, or pass on_bad=\"skip\""
-	}
-	if e.Code == errs.Changed {
-		part, _ := l.data.Of(t.Req.Sample)
-		part.Stale() // the next start makes a new index
-	}
-	var user *errs.CodeError
-	if errors.As(err, &user) {
-		return &e, user.Skippable
-	}
-	class := errs.Classes[e.Code]
-	if class.Python == "DataError" && e.Hint == "" {
-		e.Hint = "replace the file, or pass on_bad=\"skip\" or \"replace\" to go on without it"
-	}
-	if class.Python == "SourceError" && e.Hint == "" {
-		e.Hint = "check the storage: a failed read never counts as a bad sample, so on_bad does not skip it"
-	}
-	return &e, class.Python == "DataError"
+	return ob.SampleError(t, err)
 }
 
 // finish is called exactly once for every task, by who did it, with its error. now is
@@ -99,7 +59,7 @@ func (l *Loader) finish(t *fill.Task, err error, now int64, lane bool) (woke boo
 	var bad *errs.Error
 	var may bool
 	if err != nil && !ob.Gone.Load() {
-		bad, may = l.sampleError(t, err)
+		bad, may = ob.sampleError(t, err)
 	}
 	s.mu.Lock()
 	if lane {
@@ -108,13 +68,13 @@ func (l *Loader) finish(t *fill.Task, err error, now int64, lane bool) (woke boo
 	if bad != nil {
 		ob.pass.single()
 	}
-	if bad != nil && !ob.Gone.Load() && l.onBad(t, bad, may) {
+	if bad != nil && !ob.Gone.Load() && ob.OnBad(t, bad, may) {
 		s.mu.Unlock()
 		l.crew.Again(t)
 		return true
 	}
 	if bad == nil && !ob.Gone.Load() {
-		l.stamp(t)
+		ob.Stamp(t)
 	}
 	return l.counted(ob, 1, now)
 }
@@ -125,7 +85,7 @@ func (l *Loader) filled(tasks []*fill.Task, now int64) {
 	l.shared.mu.Lock()
 	if !ob.Gone.Load() {
 		for _, t := range tasks {
-			l.stamp(t)
+			ob.Stamp(t)
 		}
 	}
 	l.counted(ob, len(tasks), now)
@@ -138,7 +98,8 @@ func (l *Loader) counted(ob *openBatch, n int, now int64) (woke bool) {
 	l.moved = now
 	ob.left -= n
 	if ob.left == 0 {
-		if last := l.fillIn(ob); last != nil {
+		if last := ob.FillIn(); last != nil {
+			ob.left++
 			s.mu.Unlock()
 			l.crew.Again(last)
 			return true
@@ -169,8 +130,8 @@ func (l *Loader) finishBatch(ob *openBatch, now int64) {
 		return
 	}
 	ob.done = true
-	if ob.err == nil {
-		ob.err = failed
+	if ob.Err == nil {
+		ob.Err = failed
 	}
 	ob.Trim()
 	ob.settle()
@@ -181,7 +142,7 @@ func (l *Loader) finishBatch(ob *openBatch, now int64) {
 func (l *Loader) completeTimed(ob *openBatch, begin int64) error {
 	st := l.stats.Batch
 	if st == nil {
-		return l.complete(ob)
+		return ob.Complete(l.slots.replace)
 	}
 	var thread stats.Thread
 	onThread := l.completing.due(begin)
@@ -189,7 +150,7 @@ func (l *Loader) completeTimed(ob *openBatch, begin int64) error {
 		thread = stats.OnThread()
 	}
 	ob.enter()
-	err := l.complete(ob)
+	err := ob.Complete(l.slots.replace)
 	if onThread {
 		used := thread.Used()
 		st.CPU(used, 1)
@@ -198,89 +159,4 @@ func (l *Loader) completeTimed(ob *openBatch, begin int64) error {
 	ob.filled = stats.Monotonic()
 	st.Add(time.Duration(ob.filled-begin), 1, ob.Layout.Bytes())
 	return err
-}
-
-// stamp marks a row as holding its sample. Under Skip, a sample that replaces a
-// skipped one leaves the id and mark unchanged.
-func (l *Loader) stamp(t *fill.Task) {
-	ob := batchOf(t)
-	ob.good[t.Row] = true
-	if t.Attempt > 0 && l.spec.OnBad.Policy == spec.Skip {
-		ob.Layout.Stamp(ob.Slot.Mem, t.Row, t.Sample, false)
-		return
-	}
-	ob.Layout.Stamp(ob.Slot.Mem, t.Row, t.Req.Sample, ob.pass.order.Real(t.Place))
-}
-
-// onBad applies the policy to a sample that failed, and reports whether the task
-// continues with another sample. Shared.mu is held.
-func (l *Loader) onBad(t *fill.Task, e *errs.Error, may bool) (again bool) {
-	ob := batchOf(t)
-	if !may || l.spec.OnBad.Policy == spec.Fail {
-		ob.fail(e)
-		return false
-	}
-	// A replacement that is bad too counts in its own place of the epoch; a sample
-	// that was split counts with its first run.
-	if t.Attempt == 0 && t.From == 0 {
-		ob.bad = append(ob.bad, Bad{Place: t.Place, Sample: t.Req.Sample, Put: -1, Err: e})
-	}
-	return (l.spec.OnBad.Policy == spec.Replace || t.Attempt > 0) && l.another(t, e)
-}
-
-// another gives a task another sample of the epoch, chosen by key, unless too many
-// were bad. If batches are of one dataset each, the other sample is of that
-// dataset.
-func (l *Loader) another(t *fill.Task, e *errs.Error) bool {
-	if t.Attempt++; t.Attempt > maxAttempts {
-		batchOf(t).fail(errs.New(errs.BadLimit, "%d samples in a row, drawn for one place, are bad; the last: %s", maxAttempts, e.What).
-			At(e.Where).Because(e.Cause).
-			Try("most of this dataset cannot be read: %s", look(e)))
-		return false
-	}
-	epoch, key := batchOf(t).pass.order, t.Key.With(wordReplace)
-	t.Req.Sample = epoch.At(epoch.Places() + key.Intn(uint64(t.Attempt), epoch.Places()))
-	if l.spec.Mix.Batches == spec.BatchesSingle {
-		own, _ := l.data.Of(t.Sample)
-		t.Req.Sample = own.First + key.Intn(uint64(t.Attempt), own.N)
-	}
-	return true
-}
-
-// look says how to look at samples like e's.
-func look(e *errs.Error) string {
-	var user *errs.CodeError
-	if !errors.As(e.Cause, &user) {
-		return "list what is damaged with `stoker inspect --all`, and repair it"
-	}
-	if sample, known := e.Where.Sample.Get(); known {
-		return fmt.Sprintf("its code raised the error, so call dataset[%d] by itself to see why", sample)
-	}
-	return "its code raised the error, so call that by itself to see why"
-}
-
-// fillIn finds a row to copy from for a batch in which every sample is skipped:
-// another sample is decoded into the row of the last one, which stays marked as not
-// valid. Last means last by place, because which task ends last depends on the
-// lanes. It returns nil if there is nothing to do. Shared.mu is held.
-func (l *Loader) fillIn(ob *openBatch) *fill.Task {
-	if ob.Gone.Load() || l.spec.Batch.Pack > 0 || len(ob.bad) < ob.rows || ob.err != nil || slices.Contains(ob.good[:ob.rows], true) {
-		return nil
-	}
-	t := &ob.Tasks[ob.rows-1]
-	if !l.another(t, errs.From(ob.bad[0].Err)) {
-		return nil
-	}
-	ob.left++
-	return t
-}
-
-// fail keeps the error of the first bad row of the batch, independent of which lane
-// finishes first.
-func (ob *openBatch) fail(e *errs.Error) {
-	if old, ok := ob.err.(*errs.Error); ok && old.Where.Sample.Or(-1) <= e.Where.Sample.Or(-1) { //nolint:errorlint // ours alone
-		return
-	}
-	ob.err = e
-	ob.Failed.Store(true)
 }

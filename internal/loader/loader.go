@@ -23,6 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/crew"
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/fill"
@@ -68,7 +69,8 @@ type Loader struct {
 	completing seldom // chooses completions whose CPU is measured
 	sending    seldom
 	planning   seldom
-	filling    seldom     // the same for bunches
+	filling    seldom // the same for bunches
+	maker      *compose.Maker
 	crew       fill.Crew  // fills rows
 	workers    *crew.Crew // the same, if Python workers do it
 	inner      []*feed    // make samples for them; without any, their code makes all of it
@@ -82,9 +84,7 @@ type Loader struct {
 	patient    bool       // no sample is made before its pass is asked for
 	iterates   int        // workers that iterate the dataset; 0: they do not
 	pace       pace
-	rowStates  sync.Pool    // *rowState
-	mix        *dataset.Mix // nil without a batch transform
-	mixers     sync.Pool    // *mixer
+	rowStates  sync.Pool // *rowState
 	samples    atomic.Int64
 
 	// Guarded by Shared.mu.
@@ -164,17 +164,16 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{shared: shared, network: opt.Network, moved: stats.Monotonic(), fields: data.Layout()}
-	l.data, l.spec, l.mix = data, data.Spec(), data.Mix()
-	if l.mixes() && l.mix.Soft.Name != "" {
-		l.fields = append(slices.Clone(l.fields), l.mix.Soft)
-	}
-	l.layout = batch.NewLayout(l.fields, max(l.spec.Batch.Size, 1))
-	l.slotBytes = l.layout.Bytes()
+	l := &Loader{shared: shared, network: opt.Network, moved: stats.Monotonic()}
+	l.data, l.spec = data, data.Spec()
 	if l.filler, err = fill.New(data); err == nil {
 		l.Stream, err = stream.New(data)
 	}
 	if err == nil {
+		l.maker = compose.New(l.Stream, data, l.filler)
+		l.fields = l.maker.Fields()
+		l.layout = batch.NewLayout(l.fields, max(l.spec.Batch.Size, 1))
+		l.slotBytes = l.layout.Bytes()
 		err = l.size()
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/crew"
 )
 
@@ -32,7 +33,7 @@ func numbered(t testing.TB, l *Loader, most int) (lines []string, together int) 
 		}
 		counts := b.Counts
 		if counts == nil {
-			counts = []Count{b.Count}
+			counts = []compose.Count{b.Count}
 		}
 		together = max(together, len(counts))
 		at := b.Columns[len(b.Columns)-2].Off

@@ -195,7 +195,7 @@ func (l *Loader) more() bool {
 		return len(l.feeds.queue) > 0
 	}
 	return slices.ContainsFunc(l.passes, func(p *Pass) bool {
-		return !p.cancelled && p.failed == nil && !p.resting && p.nextStep < p.slice.Steps()
+		return !p.cancelled && p.failed == nil && !p.resting && p.nextStep < p.walk.Slice.Steps()
 	})
 }
 
@@ -327,13 +327,13 @@ func (p *Pass) book(ob *openBatch, b *Batch, now int64) {
 	l.stats.Batch.Blocked(stats.Input, time.Duration(ob.filled-ob.begun))
 	l.stats.Batch.Blocked(stats.Output, time.Duration(now-ob.filled))
 	b.span = stats.Span{
-		Loader: l.id, Epoch: p.epoch, Step: b.Step, Steps: int64(ob.steps), Rows: int64(b.Rows),
+		Loader: l.id, Epoch: p.walk.Epoch, Step: b.Step, Steps: int64(ob.Steps), Rows: int64(b.Rows),
 		Begun: ob.begun, Filled: ob.filled, Asked: p.askedAt,
 	}
 	b.bytes, b.delivered = int64(len(ob.Slot.Mem)), now
-	l.batches += anew(&l.again.batches, int64(ob.steps))
+	l.batches += anew(&l.again.batches, int64(ob.Steps))
 	at := stats.Progress{
-		At: now, Epoch: p.epoch, Step: b.Step + int64(ob.steps) - 1, Samples: l.samples.Load(), Batches: l.batches,
+		At: now, Epoch: p.walk.Epoch, Step: b.Step + int64(ob.Steps) - 1, Samples: l.samples.Load(), Batches: l.batches,
 		Slots: l.slots.count, Leased: l.slots.leased, Memory: l.slots.bytes,
 	}
 	for _, q := range l.passes {

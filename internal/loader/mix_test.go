@@ -49,7 +49,7 @@ func floats32(b []byte) (out []float32) {
 // rolled is what torchvision makes of a batch that was not mixed: rows of pixels (planes x h
 // x w of numbers), and their classes.
 func rolled(l *Loader, plain full, planes, h, w int) (pictures [][]float32, labels [][]float32) {
-	c := l.mix.Choose(l.Epoch(plain.Epoch).Key(l.Slice(l.Epoch(plain.Epoch), 0).Place(plain.Step, 0)))
+	c := l.data.Mix().Choose(l.Epoch(plain.Epoch).Key(l.Slice(l.Epoch(plain.Epoch), 0).Place(plain.Step, 0)))
 	lambda := c.Lambda
 	var x1, y1, x2, y2 int
 	if c.Cut {
@@ -60,7 +60,7 @@ func rolled(l *Loader, plain full, planes, h, w int) (pictures [][]float32, labe
 	var rows []int
 	for r := range plain.Rows {
 		pictures = append(pictures, slices.Clone(all[r*size:(r+1)*size]))
-		label := make([]float32, l.mix.Classes)
+		label := make([]float32, l.data.Mix().Classes)
 		label[int64s(plain.Columns["label"])[r]] = 1
 		labels = append(labels, label)
 		if plain.valid()[r] != 0 {
@@ -190,7 +190,7 @@ func TestMixingOfBytesAndArrays(t *testing.T) {
 	spec.BatchTransform = mixing(t, `{"op":"CutMix","num_classes":3,"labels":"label"}`)
 	l := open(t, s, spec)
 	for i, b := range walkAll(t, l, 0, 0, 0) {
-		c := l.mix.Choose(l.Epoch(0).Key(int64(4 * i)))
+		c := l.data.Mix().Choose(l.Epoch(0).Key(int64(4 * i)))
 		x1, y1, x2, y2, _ := c.Box(8, 6)
 		was, rows := plain[i].Columns["image"], plain[i].Rows
 		for at, got := range b.Columns["image"] {
@@ -221,7 +221,7 @@ func TestMixingOfBytesAndArrays(t *testing.T) {
 		if f := l.Fields()[1]; f.Kind != "array" || f.DType != "float32" || !slices.Equal(f.Shape, []int{2}) {
 			t.Errorf("%+v", f)
 		}
-		raw, lambda := must(os.ReadFile(probabilities))[128:], l.mix.Choose(l.Epoch(0).Key(3)).Lambda
+		raw, lambda := must(os.ReadFile(probabilities))[128:], l.data.Mix().Choose(l.Epoch(0).Key(3)).Lambda
 		for r := range 3 {
 			for j := range 2 {
 				at := func(r int) float32 {
@@ -316,8 +316,8 @@ func TestMixingIsExplained(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := l.mix.Choose(l.Epoch(epoch).Key(4 * step))
-			want := string(jsonOf(t, l.mix.Explain(c, 8, 6)))
+			c := l.data.Mix().Choose(l.Epoch(epoch).Key(4 * step))
+			want := string(jsonOf(t, l.data.Mix().Explain(c, 8, 6)))
 			if got := string(jsonOf(t, x.Mixed)); got != want || !strings.Contains(string(jsonOf(t, x)), `"batch_transform":`+want) {
 				t.Errorf("%s, not %s", got, want)
 			}
@@ -373,7 +373,7 @@ func TestMixingIsLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if chosen := l.mix.Choose(l.Epoch(1).Key(int64(4 * i))); b.Mixed == nil || *b.Mixed != chosen {
+			if chosen := l.data.Mix().Choose(l.Epoch(1).Key(int64(4 * i))); b.Mixed == nil || *b.Mixed != chosen {
 				t.Errorf("%s, step %d: %+v is not %+v", name, i, b.Mixed, chosen)
 			}
 			if got := copyAll(l, b); !bytes.Equal(got.Columns["image"], want.Columns["image"]) || !bytes.Equal(got.Columns["label"], want.Columns["label"]) || got.Sum != want.Sum {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
+	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stream"
 )
@@ -194,7 +195,7 @@ func TestMixtureDamage(t *testing.T) {
 			}
 			const id = gridFolder + 18
 			l := open(t, s, spec)
-			var bad []Bad
+			var bad []compose.Bad
 			p, err := l.Pass(0, 0, 0)
 			for err == nil {
 				var b *Batch

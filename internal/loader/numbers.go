@@ -17,7 +17,7 @@ func (c numbers) Begin(b *fill.Batch) (waited time.Duration) {
 	now := stats.Monotonic()
 	for i := range ob.Tasks {
 		if t := &ob.Tasks[i]; t.Sample >= 0 {
-			l.stamp(t)
+			ob.Stamp(t)
 		}
 	}
 	s.mu.Lock()

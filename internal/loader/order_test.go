@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -121,7 +122,7 @@ type full struct {
 	TokenRows             int
 	Sum                   order.Sum
 	Real                  int64
-	Bad                   []Bad
+	Bad                   []compose.Bad
 }
 
 func copyAll(l *Loader, b *Batch) full {

@@ -12,6 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
@@ -34,28 +35,25 @@ import (
 type Pass struct {
 	l      *Loader
 	number int64 // of the loader's passes, from 1
-	epoch  int64
-	order  order.Epoch
-	slice  order.Slice
-	from   int64 // number of the first step; not 0 for a resumed epoch
+	walk   compose.Walk
 
-	started   bool         // its prefetcher runs
-	alone     bool         // over a List: no other epoch follows
-	list      order.List   // of a pass over one: what a sampler gave
-	looked    bool         // it began the next epoch, or tried to
-	draft     draft        // of the next step; only the prefetcher uses it
-	plan      *fetch.Plan  // what later steps need; nil: that is not read before they are open
-	before    tally        // what the consumer got of the same pass by others, which this one goes on after
-	gave      tally        // what this one delivered
-	open      []*openBatch // in order; the first is the next to be delivered
-	nextStep  int64        // the next to open, counted from the start of slice
-	delivered int64        // steps delivered, counted from the start of slice
-	bundles   bundles      // how many steps are made together
-	turns     *turns       // its workers iterate the dataset; nil: they do not
-	waiting   int          // consumers in Next
-	heldSince time.Time    // when Next first found every slot leased
-	ahead     bool         // begun before it was asked for
-	resting   bool         // its batches were given up for other passes; Next wakes it
+	started   bool          // its prefetcher runs
+	alone     bool          // over a List: no other epoch follows
+	list      order.List    // of a pass over one: what a sampler gave
+	looked    bool          // it began the next epoch, or tried to
+	draft     compose.Draft // of the next step; only the prefetcher uses it
+	plan      *fetch.Plan   // what later steps need; nil: that is not read before they are open
+	before    tally         // what the consumer got of the same pass by others, which this one goes on after
+	gave      tally         // what this one delivered
+	open      []*openBatch  // in order; the first is the next to be delivered
+	nextStep  int64         // the next to open, counted from the start of slice
+	delivered int64         // steps delivered, counted from the start of slice
+	bundles   bundles       // how many steps are made together
+	turns     *turns        // its workers iterate the dataset; nil: they do not
+	waiting   int           // consumers in Next
+	heldSince time.Time     // when Next first found every slot leased
+	ahead     bool          // begun before it was asked for
+	resting   bool          // its batches were given up for other passes; Next wakes it
 	cancelled bool
 	failed    error
 	ctx       context.Context // of its reads: it ends with the pass, and hung reads with it
@@ -69,20 +67,18 @@ type Pass struct {
 	planning         planning
 }
 
-// openBatch is a batch in the making, or a bundle of batches: the rows of several
-// steps, one step after the other.
+// openBatch is a batch in the making, or a bundle of batches, and the work on it.
 type openBatch struct {
-	fill.Batch
+	compose.Batch
+	work
+}
+
+// work is what is done for an open batch, and what is left to do.
+type work struct {
 	pass    *Pass
-	step    int64        // the first, counted from the start of the slice
-	steps   int          // all have the same number of rows
-	rows    int          // of all steps
 	bunches []bunch      // of tasks, if the samples are small
 	ready   []*fill.Task // fetched, not yet taken by a lane; guarded by Shared.mu
 	left    int          // tasks not yet finished
-	bad     []Bad        // guarded by Shared.mu
-	counts  []Count      // for its receipt, one per step
-	good    []bool       // rows that have their sample; each has a single writer
 
 	begun, filled int64 // stats.Monotonic
 
@@ -90,17 +86,6 @@ type openBatch struct {
 
 	completing bool // a lane is completing it; only that lane may touch its slot
 	done       bool
-	err        error
-	columns    []batch.Column
-}
-
-// Bad is one sample that was not delivered as ordered. It comes once per epoch,
-// even if several rows have runs of it.
-type Bad struct {
-	Place  int64
-	Sample int64 // the one that failed
-	Put    int64 // its replacement
-	Err    error
 }
 
 // Batch is a batch as it is delivered, or a bundle of consecutive batches if the
@@ -113,11 +98,12 @@ type Batch struct {
 	Rows     int   // of each step; the steps of a bundle follow each other in every column
 	Slot     *batch.Slot
 	Columns  []batch.Column
-	Bad      []Bad // empty for a bundle
-	Count          // for a bundle, of its first step
+	Bad      []compose.Bad // empty for a bundle
+
+	compose.Count // for a bundle, of its first step
 	// Counts is what each step of a bundle adds to a receipt, and where it ends;
 	// nil for a single step.
-	Counts []Count
+	Counts []compose.Count
 	// Mixed is what the batch transform chose, for the client to do; nil: there is nothing to
 	// mix, or the engine has done it.
 	Mixed *transform.Mixed
@@ -133,14 +119,6 @@ type Batch struct {
 	l         *Loader
 }
 
-// Count is what one step adds to a receipt: the sum of the hashes of the samples in
-// places of the epoch, and their number. After is the step's Position.
-type Count struct {
-	Sum   order.Sum
-	Real  int64
-	After int64
-}
-
 // Release gives the slot back for the next batch.
 func (b *Batch) Release() { b.l.slots.release(b.Slot, true) }
 
@@ -148,7 +126,7 @@ func (b *Batch) Release() { b.l.slots.release(b.Slot, true) }
 func (b *Batch) Discard() { b.l.slots.release(b.Slot, false) }
 
 // Steps is the number of batches of the whole pass.
-func (p *Pass) Steps() int64 { return p.slice.Steps() }
+func (p *Pass) Steps() int64 { return p.walk.Slice.Steps() }
 
 // Next waits for the next batch. It returns io.EOF at the end of the pass. A
 // deadline of 0 never reports a stall.
@@ -190,7 +168,7 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 		if p.cancelled {
 			return nil, errs.New(errs.Config, "the pass was cancelled")
 		}
-		if p.over() || p.nextStep >= p.slice.Steps() && len(p.open) == 0 {
+		if p.over() || p.nextStep >= p.walk.Slice.Steps() && len(p.open) == 0 {
 			return nil, io.EOF
 		}
 		wait := p.patience(time.Duration(now - begin))
@@ -252,21 +230,18 @@ func (p *Pass) removeOldest(now int64) (*Batch, error) {
 		return nil, err
 	}
 	step := p.at(ob)
-	p.delivered += int64(ob.steps)
-	p.gave.batches += int64(ob.steps)
+	p.delivered += int64(ob.Steps)
+	p.gave.batches += int64(ob.Steps)
 	p.gave.rows += int64(ob.samples())
 	p.l.slots.leased++
 	p.l.samples.Add(anew(&p.l.again.rows, int64(ob.samples())))
 	defer func() { p.l.spare = append(p.l.spare, ob) }()
 	out := &Batch{
-		Epoch: p.epoch, Step: step, Position: p.slice.After(ob.step + int64(ob.steps) - 1), Rows: ob.samples() / ob.steps,
-		Slot: ob.Slot, Structure: ob.structure(), Columns: ob.columns, Bad: ob.bad, Count: ob.counts[0], l: p.l,
+		Epoch: p.walk.Epoch, Step: step, Position: p.walk.Slice.After(ob.Step + int64(ob.Steps) - 1), Rows: ob.samples() / ob.Steps,
+		Slot: ob.Slot, Structure: ob.structure(), Columns: ob.Columns, Bad: ob.Bad, Count: ob.Counts[0], Mixed: ob.Mixed(), l: p.l,
 	}
-	if !p.l.mixes() {
-		out.Mixed = p.l.mixing(ob)
-	}
-	if ob.steps > 1 {
-		out.Counts = slices.Clone(ob.counts)
+	if ob.Steps > 1 {
+		out.Counts = slices.Clone(ob.Counts)
 	}
 	p.book(ob, out, now)
 	return out, nil
@@ -292,7 +267,7 @@ func (p *Pass) CancelAfter(step, rows, bad int64) {
 	s := p.l.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kept, a := max(step-p.from, 0), &p.l.again
+	kept, a := max(step-p.walk.From, 0), &p.l.again
 	a.batches += max(p.gave.batches-kept, 0)
 	a.rows += max(p.before.rows+p.gave.rows-rows, 0)
 	a.bad += max(p.before.bad+p.gave.bad-bad, 0)
@@ -313,26 +288,16 @@ func anew(owed *int64, n int64) int64 {
 // samples are counted here, in the order of delivery, so that the batch that ends a
 // run does not depend on lanes or prefetch.
 func (p *Pass) judge(ob *openBatch) error {
-	if ob.err != nil {
+	if ob.Err != nil {
 		return p.located(ob)
 	}
-	on := p.l.spec.OnBad
-	p.gave.bad += int64(len(ob.bad))
-	p.l.stats.Bad.Add(anew(&p.l.again.bad, int64(len(ob.bad))))
-	seen, bad := p.before.rows+p.gave.rows+int64(ob.samples()), p.before.bad+p.gave.bad
-	tooMany := on.MaxBad > 0 && bad > on.MaxBad
-	enough := seen >= 100 || p.delivered+int64(ob.steps) == p.slice.Steps()
-	tooOften := on.MaxBadRate > 0 && enough && float64(bad) > on.MaxBadRate*float64(seen)
-	if len(ob.bad) > 0 {
-		p.lastBad = errs.From(ob.bad[len(ob.bad)-1].Err)
+	p.gave.bad += int64(len(ob.Bad))
+	p.l.stats.Bad.Add(anew(&p.l.again.bad, int64(len(ob.Bad))))
+	if len(ob.Bad) > 0 {
+		p.lastBad = errs.From(ob.Bad[len(ob.Bad)-1].Err)
 	}
-	if !tooMany && !tooOften {
-		return nil
-	}
-	last := p.lastBad
-	return errs.New(errs.BadLimit, "%d of %d samples of this pass are bad, more than on_bad allows; the last: %s", bad, seen, last.What).
-		At(last.Where).Because(last.Cause).
-		Try("%s; or raise max_bad or max_bad_rate", look(last))
+	end := p.delivered+int64(ob.Steps) == p.walk.Slice.Steps()
+	return p.l.maker.Limit(p.before.bad+p.gave.bad, p.before.rows+p.gave.rows+int64(ob.samples()), end, p.lastBad)
 }
 
 // Cancel ends the pass and drops what it had prefetched. It does not wait. A pass
@@ -346,7 +311,7 @@ func (p *Pass) Cancel() {
 }
 
 func (p *Pass) cancel() {
-	if p.cancelled || p.over() || p.delivered >= p.slice.Steps() && !p.ahead {
+	if p.cancelled || p.over() || p.delivered >= p.walk.Slice.Steps() && !p.ahead {
 		return
 	}
 	p.cancelled = true
@@ -363,7 +328,7 @@ func (p *Pass) giveUp(from int) {
 		ob.drop()
 	}
 	if from < len(p.open) {
-		p.nextStep = p.open[from].step
+		p.nextStep = p.open[from].Step
 	}
 	p.open = slices.Delete(p.open, from, len(p.open))
 	p.l.budget.Wake()
@@ -417,7 +382,7 @@ func (p *Pass) stalled(after time.Duration) error {
 		return e.Try("%s", cmp.Or(hint, "no sample is being worked on: the engine waits for memory or for its lanes; see loader.stats(), or raise timeout="))
 	}
 	e.Where = l.data.Where(sample)
-	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + p.delivered, Rank: l.spec.Rank}
+	e.Where.Moment = &errs.Moment{Epoch: p.walk.Epoch, Step: p.walk.From + p.delivered, Rank: l.spec.Rank}
 	e.What += ": stage " + wire.StageNames[stage] + " has been at one sample for " + errs.InSeconds(time.Duration(stats.Monotonic()-since))
 	return e.Try("%s", cmp.Or(hint, "check that its storage answers (a hung mount shows here as stage read), or raise timeout="))
 }

@@ -23,27 +23,27 @@ func (p *Pass) prefetch() {
 		case p.over():
 			l.drop(p)
 			return
-		case p.nextStep >= p.slice.Steps():
+		case p.nextStep >= p.walk.Slice.Steps():
 			l.lookAhead(p)
-			if p.cancelled || p.nextStep < p.slice.Steps() {
+			if p.cancelled || p.nextStep < p.walk.Slice.Steps() {
 				continue // the lock was released
 			}
-			if p.delivered >= p.slice.Steps() && !p.ahead {
+			if p.delivered >= p.walk.Slice.Steps() && !p.ahead {
 				l.drop(p)
 				return
 			}
 		case !p.resting && p.mayOpen():
 			p.planning.works()
-			if p.draft.step != p.nextStep || p.draft.pieces == nil || p.draft.steps > p.together() {
+			if !p.drawn() {
 				step, most := p.nextStep, p.together()
 				s.mu.Unlock()
-				p.prepare(step, most)
+				l.maker.Draw(&p.draft, &p.walk, step, most)
 				s.mu.Lock()
 				continue
 			}
 			slot, err := l.slots.take(p)
 			if err == nil && slot != nil {
-				err = l.grow(p.draft.rows)
+				err = l.grow(p.draft.Rows)
 			}
 			if err != nil {
 				if slot != nil {
@@ -56,7 +56,7 @@ func (p *Pass) prefetch() {
 			}
 			switch { // the lock was released while memory was allocated
 			case slot == nil:
-			case p.cancelled || p.over() || p.resting || p.failed != nil || p.draft.step != p.nextStep || p.draft.steps > p.together() || int64(len(slot.Mem)) < l.layout.Bytes():
+			case p.cancelled || p.over() || p.resting || p.failed != nil || !p.drawn() || int64(len(slot.Mem)) < l.layout.Bytes():
 				l.slots.put(slot)
 				continue
 			default:
@@ -77,7 +77,7 @@ func (p *Pass) mayOpen() bool {
 		room = min(room, bundlesOpen)
 	}
 	if c := p.l.current; p.ahead && c != nil {
-		if c.nextStep < c.slice.Steps() && !c.cancelled {
+		if c.nextStep < c.walk.Slice.Steps() && !c.cancelled {
 			return false // it was begun so early for its plan
 		}
 		room -= len(c.open)
@@ -85,19 +85,45 @@ func (p *Pass) mayOpen() bool {
 	return len(p.open) < room
 }
 
+// drawn reports whether the draft is of the next step, with not too many others.
+func (p *Pass) drawn() bool {
+	return p.draft.Steps > 0 && p.draft.Step == p.nextStep && p.draft.Steps <= p.together()
+}
+
 // begin opens the next step in slot and submits its samples. Shared.mu is held, and
 // released while fetch waits.
 func (p *Pass) begin(slot *batch.Slot) {
 	l := p.l
 	ob := l.newBatch(p, slot)
-	p.nextStep += int64(ob.steps)
+	p.nextStep += int64(ob.Steps)
 	l.inflight++
 	p.open = append(p.open, ob)
-	steps := int64(ob.steps)
+	steps := int64(ob.Steps)
 	l.shared.mu.Unlock()
-	waited := l.crew.Begin(&ob.Batch) // the batch may already be reused
+	waited := l.crew.Begin(&ob.Batch.Batch) // the batch may already be reused
 	p.planning.done(waited, steps)
 	l.shared.mu.Lock()
+}
+
+// emptyBatch returns an open batch of so many rows, whose tasks are not filled in.
+func (l *Loader) emptyBatch(p *Pass, slot *batch.Slot, rows int) *openBatch {
+	var ob *openBatch
+	if n := len(l.spare); n > 0 {
+		ob, l.spare = l.spare[n-1], l.spare[:n-1]
+	} else {
+		ob = &openBatch{}
+	}
+	l.maker.Open(p.ctx, &ob.Batch, &p.walk, l.layout, slot, rows, ob)
+	ob.Structure = l.structure
+	ob.work = work{pass: p, ready: ob.ready[:0], bunches: ob.bunches[:0]}
+	return ob
+}
+
+// newBatch returns the open batch of the draft with its tasks filled in.
+func (l *Loader) newBatch(p *Pass, slot *batch.Slot) *openBatch {
+	ob := l.emptyBatch(p, slot, p.draft.Rows)
+	ob.left, ob.begun = ob.Fill(&p.draft), p.planning.from
+	return ob
 }
 
 // planning measures a pass's prefetcher: choosing the samples of a batch, locating

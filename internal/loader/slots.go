@@ -107,6 +107,34 @@ func (s *slots) makeRoom(p *Pass) {
 	}
 }
 
+// grow makes room for batches of at least rows rows, and some more. Shared.mu is
+// held.
+func (l *Loader) grow(rows int) error {
+	if rows <= l.layout.Rows {
+		return nil
+	}
+	return l.reserve(rows + rows/4)
+}
+
+// reserve makes room for batches of rows rows. Slots that are too small are not
+// used again. Shared.mu is held.
+func (l *Loader) reserve(rows int) error {
+	if rows <= l.layout.Rows {
+		return nil
+	}
+	layout := batch.NewLayout(l.fields, rows)
+	if layout.Bytes() > l.slotBytes {
+		if err := l.fits(layout.Bytes(), l.slots.limit); err != nil {
+			return err
+		}
+		l.slotBytes = layout.Bytes()
+		l.setPrefetch(l.slots.limit)
+		l.slots.drain()
+	}
+	l.layout = layout
+	return nil
+}
+
 // drain frees the free slots.
 func (s *slots) drain() {
 	for _, slot := range s.free {

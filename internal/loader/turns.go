@@ -15,14 +15,14 @@ type turns struct {
 }
 
 // turn is the number of the turn that a batch is, from the beginning of the epoch.
-func (ob *openBatch) turn() int64 { return ob.pass.slice.Place(ob.step, 0) }
+func (ob *openBatch) turn() int64 { return ob.pass.walk.Slice.Place(ob.Step, 0) }
 
 // samples is the number of samples in a batch.
 func (ob *openBatch) samples() int {
 	if ob.Placed.Rows > 0 {
 		return ob.Placed.Rows
 	}
-	return ob.rows
+	return ob.Rows
 }
 
 // over reports whether every worker has ended. Shared.mu is held.
@@ -49,19 +49,19 @@ func (p *Pass) leaveOut() {
 // at is the step as which a batch is delivered now. Shared.mu is held.
 func (p *Pass) at(ob *openBatch) int64 {
 	if p.turns == nil {
-		return p.from + ob.step
+		return p.walk.From + ob.Step
 	}
 	p.turns.given++
-	return p.from + p.turns.given - 1
+	return p.walk.From + p.turns.given - 1
 }
 
 // located is the error of a batch, with the step at which the loop meets it. Shared.mu is
 // held.
 func (p *Pass) located(ob *openBatch) error {
 	if p.turns == nil {
-		return ob.err
+		return ob.Err
 	}
-	e := *errs.From(ob.err)
-	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + p.turns.given, Rank: p.l.spec.Rank}
+	e := *errs.From(ob.Err)
+	e.Where.Moment = &errs.Moment{Epoch: p.walk.Epoch, Step: p.walk.From + p.turns.given, Rank: p.l.spec.Rank}
 	return &e
 }

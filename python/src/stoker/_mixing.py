@@ -4,7 +4,7 @@ Mixer     mixes what another maker made, as the engine has chosen, or leaves its
 Changer   calls the user's function with what another maker made
 Augmenter calls the functions of device_transform= with its pictures
 
-The engine mixes the batches that it makes itself (internal/loader/mix.go). Those of Python workers, of collate
+The engine mixes the batches that it makes itself (internal/compose/mix.go). Those of Python workers, of collate
 functions and of num_workers=0 have whatever structure the user's code gave them, so they are mixed here, in place, one
 row after the other: memory is read and written once, and a row of a picture is all that is allocated. With a device,
 labels are mixed here and pictures there (_device_mix.py).

@@ -1,4 +1,4 @@
-package loader
+package compose
 
 import (
 	"encoding/binary"
@@ -17,45 +17,47 @@ type mixer struct {
 	spare []byte
 }
 
-// mixing is what a batch transform chooses for a batch; nil without one. It depends on the
+// choose is what a batch transform chooses for a batch. It depends on the
 // key of the batch's first place alone, so no lane, worker or resume can change it. The
 // other rows of a batch do depend on its size and on the number of ranks.
-func (l *Loader) mixing(ob *openBatch) *transform.Mixed {
-	if l.mix == nil || ob.rows == 0 {
+func (b *Batch) choose() transform.Mixed { return b.m.mix.Choose(b.Tasks[0].Key) }
+
+// Mixed is what a batch transform chose for the batch, if the batch is not mixed here: for
+// the client to do. nil: there is nothing to do.
+func (b *Batch) Mixed() *transform.Mixed {
+	if b.m.mix == nil || b.Rows == 0 || b.m.mixes() {
 		return nil
 	}
-	c := l.mix.Choose(ob.Tasks[0].Key)
+	c := b.choose()
 	return &c
 }
 
-// mixes reports whether the engine mixes batches itself. Where workers or the trainer make
+// mixes reports whether batches are mixed here. Where workers or the trainer make
 // samples, the client has the batch as the user's code arranged it, and mixes that.
-func (l *Loader) mixes() bool {
-	return l.mix != nil && l.mix.Label >= 0 && !l.mix.Left && l.feeds == nil
-}
+func (m *Maker) mixes() bool { return m.mix != nil && m.mix.Label >= 0 && !m.mix.Left }
 
 // blend mixes the rows of a completed batch, in its slot. Rows that are not valid (padding,
 // copies for skipped samples) are left out: they keep their picture, and no other row gets
 // any of it.
-func (l *Loader) blend(ob *openBatch) error {
-	m, fields := l.mix, ob.Layout.Fields
-	mx, _ := l.mixers.Get().(*mixer)
+func (b *Batch) blend() error {
+	m, fields := b.m.mix, b.Layout.Fields
+	mx, _ := b.m.mixers.Get().(*mixer)
 	if mx == nil {
 		mx = new(mixer)
 	}
-	defer l.mixers.Put(mx)
+	defer b.m.mixers.Put(mx)
 	mx.rows = mx.rows[:0]
-	for i := range ob.rows {
-		if ob.Layout.Row(ob.Slot.Mem, len(fields)-1, i)[0] != 0 {
+	for i := range b.Rows {
+		if b.Layout.Row(b.Slot.Mem, len(fields)-1, i)[0] != 0 {
 			mx.rows = append(mx.rows, int32(i))
 		}
 	}
-	c := l.mixing(ob)
-	picture := ob.columns[m.Picture]
+	c := b.choose()
+	picture := b.Columns[m.Picture]
 	dtype := fields[m.Picture].DType
 	shape := mem.Shape(picture.Shape)
 	size, lambda := shape.Elems()*dtype.Size(), c.Lambda
-	data := ob.Slot.Mem[picture.Off : picture.Off+int64(ob.rows)*int64(size)]
+	data := b.Slot.Mem[picture.Off : picture.Off+int64(b.Rows)*int64(size)]
 	var err error
 	if c.Cut {
 		p := m.Planes(shape, dtype)
@@ -70,37 +72,37 @@ func (l *Loader) blend(ob *openBatch) error {
 	if err != nil {
 		return err
 	}
-	return l.blendLabels(ob, mx.rows, lambda)
+	return b.blendLabels(mx.rows, lambda)
 }
 
 // blendLabels mixes the labels like the pictures.
-func (l *Loader) blendLabels(ob *openBatch, rows []int32, lambda float64) error {
-	m, fields := l.mix, ob.Layout.Fields
+func (b *Batch) blendLabels(rows []int32, lambda float64) error {
+	m, fields := b.m.mix, b.Layout.Fields
 	label := &fields[m.Label]
-	at, from := ob.columns[m.Label].Off, m.Label
+	at, from := b.Columns[m.Label].Off, m.Label
 	if m.Soft.Name != "" {
 		from = len(fields) - batch.Marks - 1
-		at = ob.Layout.Off(from)
-		for i := range ob.rows {
-			if err := l.soften(ob, i, label, ob.Layout.Row(ob.Slot.Mem, from, i)); err != nil {
+		at = b.Layout.Off(from)
+		for i := range b.Rows {
+			if err := b.soften(i, label, b.Layout.Row(b.Slot.Mem, from, i)); err != nil {
 				return err
 			}
 		}
-		ob.columns[m.Label] = batch.Column{Name: label.Name, Off: at, Shape: m.Soft.Shape}
-		ob.columns = append(ob.columns[:from], ob.columns[from+1:]...)
+		b.Columns[m.Label] = batch.Column{Name: label.Name, Off: at, Shape: m.Soft.Shape}
+		b.Columns = append(b.Columns[:from], b.Columns[from+1:]...)
 	}
-	size := int64(len(ob.Layout.Row(ob.Slot.Mem, from, 0)))
-	return kernel.MixUp(ob.Slot.Mem[at:at+int64(ob.rows)*size], int(size), fields[from].DType.Size(), rows, lambda)
+	size := int64(len(b.Layout.Row(b.Slot.Mem, from, 0)))
+	return kernel.MixUp(b.Slot.Mem[at:at+int64(b.Rows)*size], int(size), fields[from].DType.Size(), rows, lambda)
 }
 
 // soften writes the probabilities of a row's label: 1 for its class, or its own numbers as
 // floats.
-func (l *Loader) soften(ob *openBatch, row int, label *batch.Field, dst []byte) error {
-	src := ob.Layout.Row(ob.Slot.Mem, l.mix.Label, row)
+func (b *Batch) soften(row int, label *batch.Field, dst []byte) error {
+	src := b.Layout.Row(b.Slot.Mem, b.m.mix.Label, row)
 	if len(label.Seen()) > 0 {
 		return decode.Cast(dst, src, label.DType, mem.Float32)
 	}
-	class, err := l.class(ob, row, label)
+	class, err := b.class(row, label)
 	if err != nil {
 		return err
 	}
@@ -110,26 +112,26 @@ func (l *Loader) soften(ob *openBatch, row int, label *batch.Field, dst []byte) 
 }
 
 // class is the class number in a row of the labels.
-func (l *Loader) class(ob *openBatch, row int, label *batch.Field) (int, error) {
-	src := ob.Layout.Row(ob.Slot.Mem, l.mix.Label, row)
+func (b *Batch) class(row int, label *batch.Field) (int, error) {
+	src := b.Layout.Row(b.Slot.Mem, b.m.mix.Label, row)
 	var number [8]byte
 	if label.DType == mem.Int64 {
 		copy(number[:], src)
 	} else if err := decode.Cast(number[:], src, label.DType, mem.Int64); err != nil {
 		return 0, err
 	}
-	return l.mix.Class(int64(binary.LittleEndian.Uint64(number[:])), ob.Tasks[row].Req.Sample)
+	return b.m.mix.Class(int64(binary.LittleEndian.Uint64(number[:])), b.Tasks[row].Req.Sample)
 }
 
 // checkClasses refuses class numbers that are none, where the client makes probabilities of
 // them.
-func (l *Loader) checkClasses(ob *openBatch) error {
-	label := &ob.Layout.Fields[l.mix.Label]
+func (b *Batch) checkClasses() error {
+	label := &b.Layout.Fields[b.m.mix.Label]
 	if len(label.Seen()) > 0 {
 		return nil
 	}
-	for i := range ob.rows {
-		if _, err := l.class(ob, i, label); err != nil {
+	for i := range b.Rows {
+		if _, err := b.class(i, label); err != nil {
 			return err
 		}
 	}
