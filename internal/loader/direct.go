@@ -121,7 +121,7 @@ func (r *bunch) Run(rc *fetch.ReadContext) {
 	own.fill.Lane, own.failed = &own.lane, own.failed[:0]
 	var thread stats.Thread
 	begin := stats.Monotonic()
-	onThread := l.stats.Decode != nil && l.filling.due(begin)
+	onThread := l.stats.Decode != nil && l.filling.Due(begin)
 	if onThread {
 		thread = stats.OnThread()
 	}
@@ -152,7 +152,7 @@ func (r *bunch) Run(rc *fetch.ReadContext) {
 	}
 	r.spent = spent{read: read - begin, fill: end - read, items: int64(count), bytes: bytes}
 	if onThread {
-		l.filling.took(end-begin, bunchCPU)
+		l.filling.Took(end-begin, bunchCPU)
 	}
 	l.finishBunch(ob, r.tasks, own.failed, end)
 }

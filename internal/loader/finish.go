@@ -145,7 +145,7 @@ func (l *Loader) completeTimed(ob *openBatch, begin int64) error {
 		return ob.Complete(l.slots.replace)
 	}
 	var thread stats.Thread
-	onThread := l.completing.due(begin)
+	onThread := l.completing.Due(begin)
 	if onThread {
 		thread = stats.OnThread()
 	}
@@ -154,7 +154,7 @@ func (l *Loader) completeTimed(ob *openBatch, begin int64) error {
 	if onThread {
 		used := thread.Used()
 		st.CPU(used, 1)
-		l.completing.tookBatch(used)
+		l.completing.TookBatch(used)
 	}
 	ob.filled = stats.Monotonic()
 	st.Add(time.Duration(ob.filled-begin), 1, ob.Layout.Bytes())

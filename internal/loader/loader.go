@@ -66,10 +66,10 @@ type Loader struct {
 	lanes      int
 	prefetch   int
 	stats      *stats.Stream
-	completing seldom // chooses completions whose CPU is measured
-	sending    seldom
-	planning   seldom
-	filling    seldom // the same for bunches
+	completing stats.Seldom // chooses completions whose CPU is measured
+	sending    stats.Seldom
+	planning   stats.Seldom
+	filling    stats.Seldom // the same for bunches
 	maker      *compose.Maker
 	crew       fill.Crew  // fills rows
 	workers    *crew.Crew // the same, if Python workers do it

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/stats"
@@ -16,7 +15,7 @@ import (
 //
 //   - lanes: the time of every sample; the CPU time of about one sample per cpuTime of work; the time of each transform of about one sample per splitTime of work
 //   - readers of small samples: the time of every bunch; the CPU time of about one bunch per bunchCPU of work
-//   - planning, completing and sending a batch: the time of every batch; the CPU time as seldom as that
+//   - planning, completing and sending a batch: the time of every batch; the CPU time as seldom as stats.Seldom says
 //
 // Choosing by work and not by count keeps the cost of measuring independent of the
 // size of samples. Samples of the measurements are scaled up by counts, which are
@@ -29,31 +28,7 @@ const (
 	cpuTime   = int64(8 * time.Millisecond)
 	splitTime = int64(20 * time.Millisecond)
 	bunchCPU  = int64(4 * time.Millisecond)
-
-	mostBatches = 64 // measure at least one batch in this many: there are few of them
 )
-
-// seldom chooses about one in every items for a measurement of CPU time, at random
-// by the last digits of the clock. Choosing by time would favour the first item
-// after a pause, and choosing by count could hit the first item of each pass or of
-// each garbage collection; those find their caches cold. The very first item is
-// always chosen. Safe for concurrent use.
-type seldom struct{ every atomic.Int64 }
-
-// due reports whether to measure this item; now is stats.Monotonic.
-func (s *seldom) due(now int64) bool {
-	every := s.every.Load()
-	return every == 0 || now%every == 0
-}
-
-// took adjusts the rate after a measurement: the item took so many ns, and one item
-// per each ns of work is to be measured.
-func (s *seldom) took(took, each int64) { s.every.Store(max(each/max(took, 1), 1)) }
-
-// tookBatch is took for work that is done once per batch.
-func (s *seldom) tookBatch(d time.Duration) {
-	s.took(int64(d), min(cpuTime, mostBatches*int64(d)))
-}
 
 // worker is the state of one lane. Only the lane uses it, except for asleep, which
 // Shared.mu guards.
@@ -305,14 +280,14 @@ func (p *Pass) given(now int64, b *Batch) {
 // held.
 func (p *Pass) deliver(now int64) (*Batch, error) {
 	l := p.l
-	if l.stats.Deliver == nil || !l.sending.due(now) {
+	if l.stats.Deliver == nil || !l.sending.Due(now) {
 		return p.removeOldest(now)
 	}
 	thread := stats.OnThread()
 	b, err := p.removeOldest(now)
 	if used := thread.Used(); b != nil {
 		b.onThread, b.cpu = true, used
-		l.sending.tookBatch(4 * used) // sending it takes longer
+		l.sending.TookBatch(4 * used) // sending it takes longer
 	}
 	return b, err
 }

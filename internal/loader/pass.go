@@ -63,8 +63,8 @@ type Pass struct {
 
 	// For statistics: stats.Monotonic; 0: unknown.
 	askedAt, givenAt int64
-	began            bool // its first batch was delivered
-	planning         planning
+	began            bool        // its first batch was delivered
+	planning         stats.Shift // of its prefetcher: choosing the samples of a batch, locating them and beginning the batch
 }
 
 // openBatch is a batch in the making, or a bundle of batches, and the work on it.

@@ -1,8 +1,6 @@
 package loader
 
 import (
-	"time"
-
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
@@ -14,11 +12,11 @@ func (p *Pass) prefetch() {
 	defer p.plan.Drop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.planning = planning{stage: l.stats.Plan, due: &l.planning}
+	p.planning = stats.NewShift(l.stats.Plan, &l.planning)
 	for {
 		switch {
 		case p.cancelled || p.failed != nil:
-			p.planning.rests()
+			p.planning.Rests()
 			return
 		case p.over():
 			l.drop(p)
@@ -33,7 +31,7 @@ func (p *Pass) prefetch() {
 				return
 			}
 		case !p.resting && p.mayOpen():
-			p.planning.works()
+			p.planning.Works()
 			if !p.drawn() {
 				step, most := p.nextStep, p.together()
 				s.mu.Unlock()
@@ -50,7 +48,7 @@ func (p *Pass) prefetch() {
 					l.slots.put(slot)
 				}
 				p.failed = err
-				p.planning.rests()
+				p.planning.Rests()
 				s.changed.Broadcast()
 				return
 			}
@@ -64,7 +62,7 @@ func (p *Pass) prefetch() {
 				continue
 			}
 		}
-		p.planning.rests()
+		p.planning.Rests()
 		s.changed.Wait()
 	}
 }
@@ -101,7 +99,7 @@ func (p *Pass) begin(slot *batch.Slot) {
 	steps := int64(ob.Steps)
 	l.shared.mu.Unlock()
 	waited := l.crew.Begin(&ob.Batch.Batch) // the batch may already be reused
-	p.planning.done(waited, steps)
+	p.planning.Done(waited, steps)
 	l.shared.mu.Lock()
 }
 
@@ -122,71 +120,6 @@ func (l *Loader) emptyBatch(p *Pass, slot *batch.Slot, rows int) *openBatch {
 // newBatch returns the open batch of the draft with its tasks filled in.
 func (l *Loader) newBatch(p *Pass, slot *batch.Slot) *openBatch {
 	ob := l.emptyBatch(p, slot, p.draft.Rows)
-	ob.left, ob.begun = ob.Fill(&p.draft), p.planning.from
+	ob.left, ob.begun = ob.Fill(&p.draft), p.planning.Since()
 	return ob
-}
-
-// planning measures a pass's prefetcher: choosing the samples of a batch, locating
-// them and beginning the batch. Only the prefetcher uses it. A batch may be planned in
-// two parts with a wait for memory between them; they count as one, once the batch
-// has begun.
-type planning struct {
-	stage *stats.Stage // nil: not measured
-	due   *seldom
-
-	from   int64 // stats.Monotonic when work began; 0: not working
-	rested int64 // when work ended
-	took   int64 // ns spent on this batch before from
-
-	begun    bool // works was called for this batch
-	onThread bool // its CPU time is measured
-	thread   stats.Thread
-	cpu      time.Duration
-}
-
-// works begins work, if it has not begun. Until now enough batches were open, or
-// there was no memory for another.
-func (y *planning) works() {
-	if y.stage == nil || y.from != 0 {
-		return
-	}
-	y.from = stats.Monotonic()
-	if y.rested != 0 {
-		y.stage.Blocked(stats.Output, time.Duration(y.from-y.rested))
-	}
-	if !y.begun {
-		y.begun, y.onThread = true, y.due.due(y.from)
-	}
-	if y.onThread {
-		y.thread = stats.OnThread()
-	}
-}
-
-// rests ends work, if it has begun.
-func (y *planning) rests() {
-	if y.from == 0 {
-		return
-	}
-	if y.onThread {
-		y.cpu += y.thread.Used()
-	}
-	now := stats.Monotonic()
-	y.took += now - y.from
-	y.from, y.rested = 0, now
-}
-
-// done ends the work on a batch of so many steps. For waited of that time it waited
-// until earlier samples were decoded, which does not count.
-func (y *planning) done(waited time.Duration, steps int64) {
-	if y.stage == nil {
-		return
-	}
-	y.rests()
-	y.stage.Add(max(time.Duration(y.took)-waited, 0), steps, 0)
-	y.stage.Blocked(stats.Output, waited)
-	if y.onThread {
-		y.stage.CPU(y.cpu, steps)
-		y.due.tookBatch(y.cpu)
-	}
-	y.took, y.begun, y.onThread, y.cpu = 0, false, false, 0
 }

@@ -50,9 +50,9 @@ func (s *slots) take(p *Pass) (*batch.Slot, error) {
 		beside = l.shared.scratch.Used()
 	}
 	if s.count == 0 || s.room(l.slotBytes+beside) {
-		p.planning.rests() // allocating does not count as planning: it is rare, and takes as long as a thousand batches
+		p.planning.Rests() // allocating does not count as planning: it is rare, and takes as long as a thousand batches
 		slot, err := s.alloc(l.slotBytes)
-		p.planning.works()
+		p.planning.Works()
 		if err == nil || s.count == 0 {
 			return slot, err
 		}
