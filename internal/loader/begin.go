@@ -57,7 +57,7 @@ func (l *Loader) PassOver(list order.List, epoch, step int64) (*Pass, error) {
 	return l.begin(p)
 }
 
-// checkList rejects lists that no pass can walk.
+// checkList rejects lists that no pass of this loader can walk.
 func (l *Loader) checkList(list order.List, epoch int64) error {
 	most := int64(math.MaxInt64 - len(list.IDs))
 	if epoch < 0 || list.Place < 0 || list.Place > most || list.Item < 0 || list.Item > most || list.Rank < 0 || list.Cuts == nil && list.Place != list.Item {
@@ -69,31 +69,7 @@ func (l *Loader) checkList(list order.List, epoch int64) error {
 	if list.Items != nil && (len(list.Items) != len(list.IDs) || l.workers == nil) {
 		return errs.New(errs.Bug, "%d items for %d places, in a loader that may have no workers", len(list.Items), len(list.IDs))
 	}
-	for i, id := range list.IDs {
-		if list.Items != nil && id == list.Place+int64(i) {
-			continue
-		}
-		if id < 0 || id >= l.data.Len() {
-			return errs.New(errs.Config, "the sampler gave sample %d at place %d, but the dataset has %s", id, list.Place+int64(i), errs.Many(l.data.Len(), "sample")).
-				Try("a sampler gives numbers from 0 to len(dataset) - 1")
-		}
-	}
-	left := int64(len(list.IDs))
-	for i, n := range list.Cuts {
-		if n < 1 || n > left {
-			return errs.New(errs.Config, "the batch sampler announced %d samples for batch %d, but only %d of its %d ids are left", n, list.Item+int64(i), left, len(list.IDs)).
-				Try("every batch of a batch sampler needs at least one sample")
-		}
-		left -= n
-	}
-	if list.Cuts != nil && left > 0 {
-		return errs.New(errs.Config, "the batch sampler gave %d ids, of which %d are in no batch", len(list.IDs), left)
-	}
-	if b := l.spec.Batch; b.ByLength() {
-		return errs.New(errs.Config, "a sampler decides the order, so bucket %d, tokens %d, pack %d cannot change it", b.Bucket, b.Tokens, b.Pack).
-			Try("leave the sampler out, or make batches by length in a batch sampler")
-	}
-	return nil
+	return l.Stream.CheckList(list)
 }
 
 // begin makes p the pass that the consumer reads. Shared.mu is held.
