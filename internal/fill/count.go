@@ -45,9 +45,24 @@ func (f *Filler) Measure(stream func(transforms []string) *stats.Stream) *stats.
 	return f.Stats
 }
 
+// What is measured, and how often:
+//
+//   - lanes: the time of every sample; the CPU time of about one sample per cpuTime of work; the time of each transform of about one sample per splitTime of work
+//   - readers of small samples: the time of every bunch; the CPU time of about one bunch per bunchCPU of work
+//
+// Choosing by work and not by count keeps the cost of measuring independent of the
+// size of samples. Samples of the measurements are scaled up by counts, which are
+// exact. The first sample of a lane is not measured, because it allocates the
+// lane's memory. All times are in ns.
+const (
+	cpuTime   = int64(8 * time.Millisecond)
+	splitTime = int64(20 * time.Millisecond)
+)
+
 // State is what Fill needs besides the task. It belongs to one goroutine.
 type State struct {
 	Lane   *transform.Lane
+	pace   pace
 	sample format.Sample
 	keys   []rng.Key // of views
 	points points
@@ -88,25 +103,75 @@ func (s *State) Flush(book *stats.Worker) {
 	y.n, y.programs, y.jpeg = 0, y.programs[:0], stats.Ways{}
 }
 
-// Took counts a sample on which Fill spent ns nanoseconds. It flushes when enough samples
+// took counts a sample on which Fill spent ns nanoseconds. It flushes when enough samples
 // were counted.
-func (s *State) Took(ns int64, book *stats.Worker) {
+func (s *State) took(ns int64, book *stats.Worker) {
 	s.tally.took[s.tally.n] = ns
 	if s.tally.n++; s.tally.n == len(s.tally.took) {
 		s.Flush(book)
 	}
 }
 
-// Count makes s count the next samples for f. It flushes what was counted for another.
-func (s *State) Count(f *Filler, book *stats.Worker) {
+// count makes s count the next samples for f. It flushes what was counted for another.
+func (s *State) count(f *Filler, book *stats.Worker) {
 	if s.tally.of != f {
 		s.Flush(book)
 		s.tally.of = f
 	}
 }
 
-// Timed reports whether f has transforms whose time is measured.
-func (f *Filler) Timed() bool { return len(f.costs) > 0 }
+// pace is how long samples take a lane, and how many are left until one is measured.
+type pace struct {
+	begun          bool
+	mean           int64 // ns per sample, of the last samples
+	cpuIn, splitIn int64
+}
+
+// took adjusts the pace after a sample.
+func (p *pace) took(ns int64) {
+	if !p.begun {
+		p.begun, p.cpuIn, p.splitIn = true, 1, 1
+	}
+	p.mean += (ns - p.mean) / 8
+	p.cpuIn, p.splitIn = countdown(p.cpuIn, cpuTime/max(p.mean, 1)), countdown(p.splitIn, splitTime/max(p.mean, 1))
+}
+
+// countdown counts to the next sample to measure, one in every. Lanes that have
+// slept do not measure the next sample, which finds cold caches.
+func countdown(in, every int64) int64 {
+	if in == 0 {
+		return every
+	}
+	return in - 1
+}
+
+// CPUDue reports whether the CPU time of the next sample is measured.
+func (s *State) CPUDue() bool { return s.pace.begun && s.pace.cpuIn == 0 }
+
+// FillTimed is Fill, and measures its time from begin (stats.Monotonic) on, for the
+// statistics and the lane's book. It returns when Fill ended.
+func (f *Filler) FillTimed(s *State, t *Task, book *stats.Worker, begin int64) (end int64, err error) {
+	if f.Stats.Decode == nil {
+		err = f.Fill(s, t)
+		return stats.Monotonic(), err
+	}
+	s.count(f, book)
+	split, onThread := s.pace.begun && s.pace.splitIn == 0 && len(f.costs) > 0, s.CPUDue()
+	s.Lane.Timed(split)
+	var thread stats.Thread
+	if onThread {
+		thread = stats.OnThread()
+	}
+	err = f.Fill(s, t)
+	end = stats.Monotonic()
+	took := end - begin
+	if onThread {
+		f.Stats.Decode.CPU(thread.Used(), 1)
+	}
+	s.took(took, book)
+	s.pace.took(took)
+	return end, err
+}
 
 // decoded counts the JPEG that was decoded last, if it was one, by its decoder.
 func (f *Filler) decoded(s *State) {

@@ -20,7 +20,7 @@ import (
 //   - what Python workers are fed with (feed): the crew says what it needs next, and that is
 //     a few samples of several batches;
 //   - samples that are made anew for a place, for a bad one: nobody knows them before;
-//   - small samples of local files, which readers fill in themselves (direct.go).
+//   - small samples of local files, which readers fill in themselves (fill.Readers).
 //
 // Samples in the cache need no reads. If one is cached after it was planned, the bytes are
 // dropped with its step.

@@ -18,15 +18,18 @@ import (
 type lanes struct{ l *Loader }
 
 // readers are the crew for small samples that need no decoding: the goroutine that
-// reads them also fills them in. See direct.go.
-type readers struct{ lanes }
+// reads them also fills them in. What is not small takes the way of lanes.
+type readers struct {
+	lanes
+	small *fill.Readers
+}
 
 // choose selects one of the loader's own crews.
 func (l *Loader) choose(small bool) {
 	l.small = small
 	l.crew = lanes{l}
 	if small {
-		l.crew = readers{lanes{l}}
+		l.crew = readers{lanes{l}, fill.NewReaders(l.filler, desk{l})}
 	}
 }
 
@@ -60,12 +63,46 @@ func (l *Loader) hire(opt crew.Options) {
 	l.crew = l.workers
 }
 
-// desk is where a crew that is not the loader's own returns tasks.
+// desk is where a crew returns tasks, if it is in another package.
 type desk struct{ l *Loader }
 
 func (d desk) Finish(t *fill.Task, err error, now int64) { d.l.finish(t, err, now, false) }
 
 func (d desk) Filled(tasks []*fill.Task, now int64) { d.l.filled(tasks, now) }
+
+// Stamp marks the row of a small sample.
+func (d desk) Stamp(t *fill.Task) { batchOf(t).Stamp(t) }
+
+// Read counts the tasks of a bunch, and sends the failed ones again. In a
+// batch that was given up some tasks were not done; otherwise all were, and those
+// that did not fail were stamped.
+func (d desk) Read(b *fill.Batch, tasks []fill.Task, failed []*fill.Task, now int64) {
+	l, s := d.l, d.l.shared
+	ob := b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
+	s.mu.Lock()
+	gone := ob.Gone.Load()
+	l.moved = now
+	for i := range tasks {
+		if !tasks[i].Apart {
+			ob.left--
+		}
+	}
+	if !gone {
+		ob.left += len(failed)
+	}
+	if gone || ob.left > 0 {
+		ob.settle()
+		s.mu.Unlock()
+		if gone {
+			return
+		}
+		for _, t := range failed {
+			l.send([]*fetch.Request{&t.Req}, true, ob)
+		}
+		return
+	}
+	l.finishBatch(ob, now)
+}
 
 // Shape sets the columns of batches: a crew has found out what samples have.
 func (d desk) Shape(fields []batch.Field, structure []byte) error {
@@ -169,4 +206,12 @@ func (c lanes) Begin(b *fill.Batch) (waited time.Duration) {
 func (c lanes) Again(t *fill.Task) {
 	c.l.filler.Locate(t)
 	c.l.send([]*fetch.Request{&t.Req}, true, batchOf(t))
+}
+
+// Begin passes small samples to the readers, and submits the others.
+func (c readers) Begin(b *fill.Batch) (waited time.Duration) {
+	ob := b.Owner.(*openBatch) //nolint:forcetypeassert // newBatch sets it
+	p, step, steps := ob.pass, ob.Step, int64(ob.Steps)
+	long := c.small.Begin(b, &ob.bunches, c.l.fetch)
+	return c.l.submit(long, ob, p, step, steps)
 }

@@ -42,6 +42,12 @@ func fillBy(l *Loader, readers bool) {
 	l.choose(readers)
 }
 
+// readTakes makes the readers of a loader's small samples expect reads of that length: a
+// third of the most that they do at once, for one.
+func readTakes(l *Loader, each time.Duration) {
+	l.crew.(readers).small.Each.Store(int64(each))
+}
+
 // Samples that readers fill themselves come out as those that lanes fill, in every
 // form of a batch, however many go together.
 func TestSmallSamplesComeOutTheSame(t *testing.T) {
@@ -66,8 +72,8 @@ func TestSmallSamplesComeOutTheSame(t *testing.T) {
 			}
 			fillBy(lanes, false)
 			want := texts(walkAll(t, lanes, 1, 0, 0))
-			for _, pace := range []time.Duration{1, bunchTime / 3, time.Second} {
-				readers.pace.ns.Store(int64(pace))
+			for _, pace := range []time.Duration{1, 66 * time.Microsecond, time.Second} {
+				readTakes(readers, pace)
 				if got := texts(walkAll(t, readers, 1, 0, 0)); !slices.Equal(got, want) {
 					t.Errorf("reads that take %v: another stream", pace)
 				}

@@ -58,7 +58,6 @@ func newFeed(l, to *Loader) *feed {
 	l.prefetch = 1
 	l.maker = compose.New(l.Stream, l.data, l.filler)
 	l.choose(false)
-	l.rowStates.New = func() any { return new(rowState) }
 	f.p = l.newPass(0, 0, order.Epoch{}, order.Slice{})
 	l.passes = []*Pass{f.p}
 	return f

@@ -149,7 +149,7 @@ func (l *Loader) completeTimed(ob *openBatch, begin int64) error {
 	if onThread {
 		thread = stats.OnThread()
 	}
-	ob.enter()
+	ob.bunches.Enter(l.stats)
 	err := ob.Complete(l.slots.replace)
 	if onThread {
 		used := thread.Used()

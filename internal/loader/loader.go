@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -69,7 +68,6 @@ type Loader struct {
 	completing stats.Seldom // chooses completions whose CPU is measured
 	sending    stats.Seldom
 	planning   stats.Seldom
-	filling    stats.Seldom // the same for bunches
 	maker      *compose.Maker
 	crew       fill.Crew  // fills rows
 	workers    *crew.Crew // the same, if Python workers do it
@@ -83,8 +81,6 @@ type Loader struct {
 	structure  []byte     // what the columns of samples are that only the user's code knows; guarded by Shared.mu
 	patient    bool       // no sample is made before its pass is asked for
 	iterates   int        // workers that iterate the dataset; 0: they do not
-	pace       pace
-	rowStates  sync.Pool // *rowState
 	samples    atomic.Int64
 
 	// Guarded by Shared.mu.
@@ -261,10 +257,9 @@ func (l *Loader) setPrefetch(limit int64) {
 func (l *Loader) start(opt Options) {
 	s := l.shared
 	l.lanes = l.spec.Workers
-	if l.choose(opt.Crew == nil && l.direct()); opt.Crew != nil {
+	if l.choose(opt.Crew == nil && l.filler.Small()); opt.Crew != nil {
 		l.crew = opt.Crew(desk{l})
 	}
-	l.rowStates.New = func() any { return new(rowState) }
 	s.mu.Lock()
 	s.lastID++
 	l.id = s.lastID

@@ -8,27 +8,14 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
-	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// What is measured, and how often:
-//
-//   - lanes: the time of every sample; the CPU time of about one sample per cpuTime of work; the time of each transform of about one sample per splitTime of work
-//   - readers of small samples: the time of every bunch; the CPU time of about one bunch per bunchCPU of work
-//   - planning, completing and sending a batch: the time of every batch; the CPU time as seldom as stats.Seldom says
-//
-// Choosing by work and not by count keeps the cost of measuring independent of the
-// size of samples. Samples of the measurements are scaled up by counts, which are
-// exact. The first sample of a lane is not measured, because it allocates the
-// lane's memory. All times are in ns.
+// What lanes and readers do is measured in package fill, and that of the prefetcher by a
+// stats.Shift. Here are the consumer, and what idle lanes wait for. The CPU time of completing
+// and sending a batch is measured as seldom as stats.Seldom says.
 //
 // Reading the clock costs as much as moving a small sample, so the last reading is
 // passed on.
-const (
-	cpuTime   = int64(8 * time.Millisecond)
-	splitTime = int64(20 * time.Millisecond)
-	bunchCPU  = int64(4 * time.Millisecond)
-)
 
 // worker is the state of one lane. Only the lane uses it, except for asleep, which
 // Shared.mu guards.
@@ -38,72 +25,6 @@ type worker struct {
 	read   fetch.ReadContext
 	asleep bool
 	woke   bool // it has woken a goroutine, which may be on the run queue of its thread
-
-	mean           int64 // ns per sample, of the last samples
-	cpuIn, splitIn int64 // samples until the next measurement
-}
-
-func newWorker(lane *transform.Lane) *worker {
-	return &worker{State: fill.State{Lane: lane}, cpuIn: 1, splitIn: 1}
-}
-
-// timed calls fill and measures its time from begin (stats.Monotonic) on. It
-// returns when fill ended.
-func (l *Loader) timed(w *worker, t *fill.Task, begin int64) (end int64, err error) {
-	if l.stats.Decode == nil {
-		err = l.filler.Fill(&w.State, t)
-		return stats.Monotonic(), err
-	}
-	w.Count(l.filler, w.book)
-	split, onThread := w.splitIn == 0 && l.filler.Timed(), w.cpuIn == 0
-	w.Lane.Timed(split)
-	var thread stats.Thread
-	if onThread {
-		thread = stats.OnThread()
-	}
-	err = l.filler.Fill(&w.State, t)
-	end = stats.Monotonic()
-	took := end - begin
-	if onThread {
-		l.stats.Decode.CPU(thread.Used(), 1)
-	}
-	w.Took(took, w.book)
-	w.mean += (took - w.mean) / 8
-	w.cpuIn, w.splitIn = countdown(w.cpuIn, cpuTime/max(w.mean, 1)), countdown(w.splitIn, splitTime/max(w.mean, 1))
-	return end, err
-}
-
-// spent is the total cost of bunches: ns to read, ns to fill, items, bytes.
-type spent struct{ read, fill, items, bytes int64 }
-
-// enter adds the cost of a batch's bunches to the statistics, all at once: every
-// reader writes the same words there, and a bunch may take only some microseconds.
-// It is called after the last task; calling it again does nothing.
-func (ob *openBatch) enter() {
-	l := ob.pass.l
-	if len(ob.bunches) == 0 || l.stats.Decode == nil {
-		return
-	}
-	var read, fill stats.Sum
-	var bytes int64
-	for i := range ob.bunches {
-		at := &ob.bunches[i].spent
-		l.stats.Read.Several(&read, at.read, at.items)
-		l.stats.Decode.Several(&fill, at.fill, at.items)
-		bytes += at.bytes
-	}
-	l.stats.Read.Put(&read, bytes)
-	l.stats.Decode.Put(&fill, 0)
-	ob.bunches = ob.bunches[:0]
-}
-
-// countdown counts to the next sample to measure, one in every. Lanes that have
-// slept do not measure the next sample, which finds cold caches.
-func countdown(in, every int64) int64 {
-	if in == 0 {
-		return every
-	}
-	return in - 1
 }
 
 // readNow reads a sample whose bytes are in memory and returns true; otherwise it
@@ -115,7 +36,7 @@ func (l *Loader) readNow(w *worker, work *stats.Work, t *fill.Task) bool {
 	read := l.stats.Read
 	begin := work.Begin(wire.StageRead, uint32(l.id), l.first+t.Req.Sample)
 	var thread stats.Thread
-	onThread := read != nil && w.cpuIn == 0
+	onThread := read != nil && w.CPUDue()
 	if onThread {
 		thread = stats.OnThread()
 	}

@@ -76,7 +76,7 @@ type openBatch struct {
 // work is what is done for an open batch, and what is left to do.
 type work struct {
 	pass    *Pass
-	bunches []bunch      // of tasks, if the samples are small
+	bunches fill.Bunches // if the samples are small
 	ready   []*fill.Task // fetched, not yet taken by a lane; guarded by Shared.mu
 	left    int          // tasks not yet finished
 

@@ -105,7 +105,7 @@ func (s *Shared) lane() {
 	defer kernel.Close()
 	work := s.Board.Take()
 	defer s.Board.Give(work)
-	w := newWorker(kernel)
+	w := &worker{State: fill.State{Lane: kernel}}
 	if !s.quiet {
 		w.book = s.Page.Worker(stats.LaneWorker)
 		w.book.Turn(stats.Busy, stats.Monotonic())
@@ -127,7 +127,7 @@ func (s *Shared) lane() {
 			continue
 		}
 		begin := work.Begin(wire.StageDecode, uint32(l.id), l.first+t.Req.Sample)
-		end, err := l.timed(w, t, begin)
+		end, err := l.filler.FillTimed(&w.State, t, w.book, begin)
 		work.End()
 		w.woke = l.finish(t, err, end, true)
 	}
@@ -243,7 +243,7 @@ func (s *Shared) unread(ob *openBatch) {
 // work. Shared.mu is held.
 func (ob *openBatch) settle() {
 	if ob.Gone.Load() && ob.left == 0 && !ob.completing && ob.Slot != nil {
-		ob.enter()
+		ob.bunches.Enter(ob.pass.l.stats)
 		ob.Trim()
 		ob.pass.l.slots.put(ob.Slot)
 		ob.Slot = nil
