@@ -29,7 +29,7 @@ var otherWords = map[string]struct {
 	"internal/stage/transform/transform.go":   {[]string{"npy"}, "a codec: decode=\"npy\""},
 	"internal/dataset/fields.go":              {[]string{"npy"}, "a codec, and the suffix that asks for it"},
 	"internal/dataset/column.go":              {[]string{"npy"}, "a codec"},
-	"internal/loader/bundle.go":               {[]string{"npy"}, "a codec"},
+	"internal/compose/bundle.go":              {[]string{"npy"}, "a codec"},
 	"internal/spec/check.go":                  {[]string{"tokens"}, "batch.tokens, a key"},
 	"internal/stage/source/pattern/refuse.go": {[]string{"tar"}, "a file system of fsspec's: tar://"},
 	"internal/base/wire/wire.go":              {[]string{"table"}, "a message"},

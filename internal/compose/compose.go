@@ -21,6 +21,8 @@ import (
 	"github.com/stoker-data/stoker/internal/fill"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/fetch"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stream"
 )
@@ -79,6 +81,20 @@ func (m *Maker) Draw(d *Draft, w *Walk, step int64, most int) {
 		step++
 	}
 	d.Rows = len(d.pieces)
+}
+
+// Needs appends the needs of a step to out.
+func (m *Maker) Needs(w *Walk, step int64, out []fetch.Need) []fetch.Need {
+	var extents []format.Extent
+	for _, piece := range m.stream.Draw(w.Order, w.Slice, step, nil) {
+		if piece.Sample < 0 {
+			continue
+		}
+		at := len(extents)
+		extents = m.filler.Extents(piece.Sample, extents)
+		out = append(out, fetch.Need{Step: step, Sample: piece.Sample, Extents: extents[at:len(extents):len(extents)]})
+	}
+	return out
 }
 
 // Batch is a batch in the making, or a bundle of batches: the rows of several

@@ -16,6 +16,20 @@ type input struct {
 	Feed   int         `json:"feed,omitempty"` // which one has made it
 }
 
+// Begun describes, as JSON, what samples have that workers go on with.
+func (m *Maker) Begun() []byte {
+	all := m.data.Columns()
+	fields := make([]wire.Field, len(all))
+	for i, c := range all {
+		fields[i] = c.Told()
+	}
+	b, err := json.Marshal(fields)
+	if err != nil {
+		panic(err) // names and numbers
+	}
+	return b
+}
+
 // Inputs is Complete for a batch that Python workers get in place of the consumer: it lays
 // out the rows that differ in size, and says where everything is, as JSON. feed is the number
 // of what made the samples.

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/stage/fetch"
-	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
 // A pass opens a few batches ahead of its consumer, because each needs a slot. Storage that
@@ -57,7 +56,7 @@ func (p *Pass) lookFar() {
 		}
 		for ; next < p.walk.Slice.Steps() && (have < bytes || have < bytes+later && extents < mostLater); next++ {
 			at := len(drawn)
-			drawn = p.needs(next, drawn)
+			drawn = l.maker.Needs(&p.walk, next, drawn)
 			for i := range drawn[at:] {
 				n := &drawn[at+i]
 				have, extents = have+n.Bytes(), extents+len(n.Extents)
@@ -78,18 +77,4 @@ func (p *Pass) lookFar() {
 			return
 		}
 	}
-}
-
-// needs appends the needs of a step to out.
-func (p *Pass) needs(step int64, out []fetch.Need) []fetch.Need {
-	var extents []format.Extent
-	for _, piece := range p.l.Draw(p.walk.Order, p.walk.Slice, step, nil) {
-		if piece.Sample < 0 {
-			continue
-		}
-		at := len(extents)
-		extents = p.l.filler.Extents(piece.Sample, extents)
-		out = append(out, fetch.Need{Step: step, Sample: piece.Sample, Extents: extents[at:len(extents):len(extents)]})
-	}
-	return out
 }

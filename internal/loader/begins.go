@@ -67,7 +67,7 @@ func (l *Loader) feed(opt *crew.Options) {
 	}
 	for i, f := range l.inner {
 		f.number = i
-		opt.Fields = append(opt.Fields, begun(f.l))
+		opt.Fields = append(opt.Fields, f.l.maker.Begun())
 	}
 }
 

@@ -3,27 +3,16 @@ package loader
 import (
 	"slices"
 	"time"
-
-	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// A batch has a fixed cost besides its samples (waking the prefetcher, a lane and the
-// consumer, a message, the round trip of a slot) of some tens of microseconds.
-// Filling a batch of 16 windows of tokens takes no longer. So if the consumer
-// accepts bundles, steps of small batches of ready-made arrays are made together,
-// as the rows of one large batch, which its message divides into steps.
-//
-// Nothing but the cost may depend on this. A bundle has only complete batches
-// without bad samples: as soon as one sample of a pass is bad, open bundles are
-// given up and the pass continues step by step, so that what is delivered before an
-// error, and which step has the error, stay the same. Bundles also make nobody
-// wait: a pass begins with single steps, and returns to them when the consumer has
-// to wait for a bundle.
+// Bundles of steps (compose.Maker.Together) make nobody wait: a pass begins with single
+// steps, and returns to them when the consumer has to wait for a bundle. A bundle has only
+// complete batches without bad samples: as soon as one sample of a pass is bad, open bundles
+// are given up and the pass continues step by step, so that what is delivered before an
+// error, and which step has the error, stay the same.
 
 const (
-	bundleBytes = 9 << 19 // limit of a bundle's slot; larger ones lose in CPU caches what they save in messages
-	bundleMost  = 16      // steps
-	bundlesOpen = 2       // one is filled while the other waits
+	bundlesOpen = 2 // one is filled while the other waits
 	bundleWait  = 200 * time.Millisecond
 )
 
@@ -38,32 +27,11 @@ func (p *Pass) Bundle(most int) {
 	l := p.l
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
-	if !l.bundled() {
-		return
-	}
-	one := batch.NewLayout(l.fields, int(p.walk.Slice.Batch)).Bytes()
-	limit := min(bundleBytes, l.slots.limit/8)
-	most = int(min(int64(most), bundleMost, limit/max(one, 1), p.walk.Slice.Steps()))
+	most = l.maker.Together(&p.walk, l.fields, most, l.slots.limit/8)
 	if most < 2 || l.reserve(most*int(p.walk.Slice.Batch)) != nil {
 		return
 	}
 	p.bundles = bundles{most: most, since: p.nextStep}
-}
-
-// bundled reports whether making a batch only copies numbers: all fields are arrays
-// of one shape that are stored as such.
-func (l *Loader) bundled() bool {
-	if l.spec.Batch.Pack > 0 || l.spec.Batch.ByLength() || l.loose() || l.data.Mix() != nil {
-		return false
-	}
-	for _, part := range l.data.Parts {
-		for i, prog := range part.Programs {
-			if prog == nil || prog.Kind() != "array" || part.Fields[i].Decode == "npy" {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // together is how many steps the next batch may have: one at first, then a third of

@@ -1,11 +1,9 @@
 package loader
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 
-	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/compose"
 	"github.com/stoker-data/stoker/internal/crew"
 	"github.com/stoker-data/stoker/internal/fill"
@@ -229,17 +227,3 @@ func (f *feed) giveUp() {
 
 // gone follows when the last sample of a batch that was dropped is back. Shared.mu is held.
 func (f *feed) gone(ob *openBatch) { go f.to.workers.Fed(ob.portion.tasks, nil, nil) }
-
-// begun describes what samples have, for workers.
-func begun(l *Loader) []byte {
-	all := l.Fields()
-	fields := make([]wire.Field, len(all))
-	for i, c := range all {
-		fields[i] = c.Told()
-	}
-	b, err := json.Marshal(fields)
-	if err != nil {
-		panic(err) // names and numbers
-	}
-	return b
-}
