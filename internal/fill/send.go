@@ -1,20 +1,9 @@
 package fill
 
-import (
-	"cmp"
-
-	"github.com/stoker-data/stoker/internal/spec"
-	"github.com/stoker-data/stoker/internal/stage/transform"
-)
+import "github.com/stoker-data/stoker/internal/stage/transform"
 
 // A client decodes these pictures on its device: the lane sends the JPEG, or the part of it
 // that is needed, and does not write the row.
-
-// wordSend separates the choice of rows that are sent from everything else that is random.
-const wordSend = 1<<63 + 2
-
-// sixteenths is the unit of a share of rows.
-const sixteenths = 16
 
 // Refuse has the lanes decode the pictures of these samples from now on, because the decoder
 // of the client's device could not.
@@ -24,11 +13,9 @@ func (f *Filler) Refuse(samples []int64) {
 	}
 }
 
-// sends reports whether the pictures of a task's sample are sent. That depends on its place,
-// so a pass that is resumed sends the same ones.
+// sends reports whether the pictures of a task's sample are sent.
 func (f *Filler) sends(t *Task) bool {
-	d := f.spec.DecodeDevice
-	if d == (spec.DecodeDevice{}) || t.Key.With(wordSend).Intn(0, sixteenths) >= int64(cmp.Or(d.Share, sixteenths)) {
+	if !f.spec.DecodeDevice.Takes(t.Key) {
 		return false
 	}
 	_, refused := f.refused.Load(t.Req.Sample)

@@ -5,6 +5,7 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/jsontext"
+	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/transform"
@@ -94,6 +96,19 @@ type DecodeDevice struct {
 	Share int    `json:"share,omitempty"` // of the rows, in sixteenths; 0: 16
 	// Repeats: it repeats samples of chroma, and does not interpolate between them.
 	Repeats bool `json:"repeats,omitempty"`
+}
+
+// sixteenths is the unit of a share of rows.
+const sixteenths = 16
+
+// wordTakes separates the choice of rows from everything else that is random.
+const wordTakes = 1<<63 + 2
+
+// Takes reports whether the decoder gets the pictures of a row, by the key of its place: a pass
+// that is resumed gives it the same ones. The lanes decode what it refuses, and what is no
+// JPEG that it knows.
+func (d DecodeDevice) Takes(key rng.Key) bool {
+	return d.By != "" && key.With(wordTakes).Intn(0, sixteenths) < int64(cmp.Or(d.Share, sixteenths))
 }
 
 // Column is one field of a dataset that has columns: a name, or an object.

@@ -108,7 +108,11 @@ func (l *Stream) choices(row *ExplainedRow, sample int64, lane *transform.Lane, 
 		if f.IsInt || prog == nil {
 			continue
 		}
-		choices, err := prog.Explain(lane, f.Data, key.With(uint64(i)))
+		explain := prog.Explain
+		if l.spec.DecodeDevice.Takes(key) {
+			explain = prog.ExplainSent
+		}
+		choices, err := explain(lane, f.Data, key.With(uint64(i)))
 		if err != nil {
 			return part.Locate(err, &s, part.Value[i], i)
 		}

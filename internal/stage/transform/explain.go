@@ -101,10 +101,30 @@ func (c Choice) MarshalJSON() ([]byte, error) {
 // were not. It fails where Begin fails, with the same error. The lane forgets the
 // sample that was begun; the choices stay valid.
 func (p *Program) Explain(l *Lane, encoded []byte, key rng.Key) ([]Choice, error) {
+	return p.explain(l, encoded, key, len(p.steps))
+}
+
+// ExplainSent explains a picture that Sent sends, if it can: all of it is done on the device
+// then.
+func (p *Program) ExplainSent(l *Lane, encoded []byte, key rng.Key) ([]Choice, error) {
+	away := len(p.steps)
+	if p.of == "image" {
+		if _, err := p.Begin(l, encoded, key); err != nil {
+			return nil, err
+		}
+		if _, ok := l.window(); ok {
+			away = 0
+		}
+	}
+	return p.explain(l, encoded, key, away)
+}
+
+// explain explains a picture whose steps from away on are done on the device.
+func (p *Program) explain(l *Lane, encoded []byte, key rng.Key, away int) ([]Choice, error) {
 	if p.of != "image" {
 		return nil, nil
 	}
-	l.run.away = len(p.steps)
+	l.run.away = away
 	if p.rest != nil {
 		p = p.rest.whole
 	}
