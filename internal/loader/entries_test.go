@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/stats"
 )
 
@@ -94,7 +95,8 @@ func TestEntryPointsChangeNothing(t *testing.T) {
 	l.Close()
 	waitQuiet(t, l)
 	got := entered(t, s, want[3], sp, 3, n)
-	if got == nil || got.Stored < n || got.Known != got.Pictures || got.Wrong != 0 || got.Leapt == 0 || got.Leapt >= got.MCUs {
+	uses := kernel.Target() != "go" // without C they are learned, and not used
+	if got == nil || got.Stored < n || got.Known != got.Pictures || got.Wrong != 0 || (got.Leapt > 0) != uses || uses && got.Leapt >= got.MCUs {
 		t.Errorf("after three epochs: %+v", got)
 	}
 }
