@@ -69,3 +69,49 @@ batch_transform:
 		t.Errorf("%v", err)
 	}
 }
+
+// Pictures of 16 bits are mixed, too: as bits, which are those of a picture mixed with itself.
+func TestBatchTransformOfHalves(t *testing.T) {
+	for dtype, want := range map[string]stoker.Bits{"float16": 0x3666, "bfloat16": 0x3ECD} { // 102/255
+		root := t.TempDir()
+		for _, name := range []string{"a/1.ppm", "b/2.ppm"} {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(root, name), []byte("P6 1 1 255\nfff"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text := strings.ReplaceAll(`
+dataset: {path: ROOT}
+fields:
+  - {name: image, decode: rgb, transform: [{op: ToDtype, dtype: DTYPE, scale: true}]}
+  - {name: label, decode: int}
+batch: {size: 2}
+batch_transform: {op: MixUp, num_classes: 2}
+`, "ROOT", root)
+		spec, err := stoker.ParseSpec([]byte(strings.ReplaceAll(text, "DTYPE", dtype)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := stoker.Open(context.Background(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		for batch, err := range l.Batches(context.Background()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			images, err := stoker.Array[stoker.Bits](batch, "image")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, bits := range images.Data {
+				if int(bits) < int(want)-1 || int(bits) > int(want)+1 {
+					t.Errorf("%s: %#x, not %#x", dtype, bits, want)
+				}
+			}
+		}
+	}
+}

@@ -67,7 +67,7 @@ func (b *Batch) blend() error {
 		}
 		mx.spare, err = kernel.CutMix(data, p, mx.rows, x1, y1, x2, y2, mx.spare)
 	} else {
-		err = kernel.MixUp(data, size, dtype.Size(), mx.rows, lambda)
+		err = kernel.MixUp(data, size, transform.FloatOf(dtype), mx.rows, lambda)
 	}
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (b *Batch) blendLabels(rows []int32, lambda float64) error {
 		b.Columns = append(b.Columns[:from], b.Columns[from+1:]...)
 	}
 	size := int64(len(b.Layout.Row(b.Slot.Mem, from, 0)))
-	return kernel.MixUp(b.Slot.Mem[at:at+int64(b.Rows)*size], int(size), fields[from].DType.Size(), rows, lambda)
+	return kernel.MixUp(b.Slot.Mem[at:at+int64(b.Rows)*size], int(size), transform.FloatOf(fields[from].DType), rows, lambda)
 }
 
 // soften writes the probabilities of a row's label: 1 for its class, or its own numbers as

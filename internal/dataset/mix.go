@@ -111,9 +111,7 @@ func (c *Collection) findMix(name string, p *spec.Problems) {
 	switch {
 	case f.Form != batch.Dense || !image && len(f.Seen()) != 3:
 		p.Addf("batch_transform %s mixes the first field of numbers that is not the label, and %q is not pictures: put the pictures first", name, f.Name)
-	case m.Needs() && (dtype == mem.Float16 || dtype == mem.BFloat16):
-		p.Addf("MixUp mixes float32, and field %q is %s: end its transform with ToDtype(float32, scale=True), and convert the batch in the loop", f.Name, dtype)
-	case m.Needs() && dtype != mem.Float32 && dtype != mem.Float64:
+	case m.Needs() && !dtype.Float():
 		p.Addf("MixUp needs floats, and field %q is %s: end its transform with ToDtype(float32, scale=True), or set its dtype", f.Name, dtype)
 	}
 }

@@ -15,7 +15,9 @@ func TestBareLoadersHaveTheSameStates(t *testing.T) {
 	root := pictures(t, 6)
 	floats := imageSpec(root)
 	floats.Fields[0].Transform = ops(t, `[{"op":"Resize","size":[40,48]},"ToTensor",{"op":"Normalize","mean":0.5,"std":0.25}]`)
-	for _, spec := range []Spec{imageSpec(root), halfSpec(t, root), floats, with(floats, mixing(t, cutMix3))} {
+	halves := imageSpec(root)
+	halves.Fields[0].Transform = ops(t, `[{"op":"Resize","size":[40,48]},{"op":"ToDtype","dtype":"bfloat16","scale":true}]`)
+	for _, spec := range []Spec{imageSpec(root), halves, floats, with(floats, mixing(t, cutMix3))} {
 		whole, bare := open(t, s, spec), open(t, s, spec, Options{Bare: true})
 		if d := cmp.Diff(whole.State(0, 4), bare.State(0, 4)); d != "" {
 			t.Errorf("states: %s", d)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/dataset"
@@ -46,16 +47,28 @@ func floats32(b []byte) (out []float32) {
 	return out
 }
 
+// pixels reads the pictures of a batch, of a type.
+func pixels(b full, of kernel.Float) (out []float32) {
+	data := b.Columns["image"]
+	if of == kernel.Float32 {
+		return floats32(data)
+	}
+	for ; len(data) > 0; data = data[2:] {
+		out = append(out, of.Of(binary.LittleEndian.Uint16(data)))
+	}
+	return out
+}
+
 // rolled is what torchvision makes of a batch that was not mixed: rows of pixels (planes x h
-// x w of numbers), and their classes.
-func rolled(l *Loader, plain full, planes, h, w int) (pictures [][]float32, labels [][]float32) {
+// x w of numbers of a type), and their classes.
+func rolled(l *Loader, plain full, planes, h, w int, of kernel.Float) (pictures [][]float32, labels [][]float32) {
 	c := l.data.Mix().Choose(l.Epoch(plain.Epoch).Key(l.Slice(l.Epoch(plain.Epoch), 0).Place(plain.Step, 0)))
 	lambda := c.Lambda
 	var x1, y1, x2, y2 int
 	if c.Cut {
 		x1, y1, x2, y2, lambda = c.Box(w, h)
 	}
-	all := floats32(plain.Columns["image"])
+	all := pixels(plain, of)
 	size := planes * h * w
 	var rows []int
 	for r := range plain.Rows {
@@ -71,16 +84,22 @@ func rolled(l *Loader, plain full, planes, h, w int) (pictures [][]float32, labe
 	for i := range labels {
 		hot[i] = slices.Clone(labels[i])
 	}
-	blend := func(own, before []float32) {
+	blend := func(own, before []float32, of kernel.Float) {
+		rounded := func(v float32) float32 {
+			if of != kernel.Float32 {
+				return of.Of(of.Bits(v))
+			}
+			return v
+		}
 		for i := range own {
-			own[i] = float32(before[i]*float32(1-lambda)) + float32(own[i]*float32(lambda))
+			own[i] = rounded(rounded(before[i]*float32(1-lambda)) + rounded(own[i]*float32(lambda)))
 		}
 	}
 	for i, r := range rows {
 		b := rows[(i+len(rows)-1)%len(rows)]
-		blend(labels[r], hot[b])
+		blend(labels[r], hot[b], kernel.Float32)
 		if !c.Cut {
-			blend(pictures[r], all[b*size:(b+1)*size])
+			blend(pictures[r], all[b*size:(b+1)*size], of)
 			continue
 		}
 		for at := range size {
@@ -100,6 +119,13 @@ func floatSpec(t *testing.T, root string) Spec {
 	return s
 }
 
+// halfSpec is floatSpec with numbers of 16 bits.
+func halfSpec(t *testing.T, root, dtype string) Spec {
+	s := floatSpec(t, root)
+	s.Fields[0].Transform = append(s.Fields[0].Transform, ops(t, `[{"op":"ToDtype","dtype":"`+dtype+`"}]`)...)
+	return s
+}
+
 // Mixed batches are those that were not mixed, rolled and blended as torchvision does, to
 // the bit: with a last batch that is not full, padding, other worlds, and a skipped sample.
 func TestMixedBatches(t *testing.T) {
@@ -111,31 +137,18 @@ func TestMixedBatches(t *testing.T) {
 	}
 	s := ground(t)
 	cut := map[bool]int{}
-	for _, text := range []string{mixUp3, cutMix3, either3} {
-		for _, world := range []int{1, 3} {
-			for _, tail := range []order.Tail{order.Pad, order.Fill} {
-				for rank := range world {
-					spec := inWorld(floatSpec(t, root), rank, world)
-					spec.Order.Tail, spec.OnBad.Policy = tail, Skip
-					plain := walkAll(t, open(t, s, spec), 1, 0, 0)
-					spec.BatchTransform = mixing(t, text)
-					l := open(t, s, spec)
-					mixed := walkAll(t, l, 1, 0, 0)
-					if len(mixed) != len(plain) {
-						t.Fatalf("%d batches of %d", len(mixed), len(plain))
-					}
-					for i, b := range mixed {
-						pictures, labels := rolled(l, plain[i], 3, 6, 8)
-						if got := floats32(b.Columns["image"]); !slices.Equal(got, slices.Concat(pictures...)) {
-							t.Fatalf("%s, world %d, tail %s, step %d: other pictures", text, world, tail, i)
+	for of, spec := range map[kernel.Float]Spec{
+		kernel.Float32: floatSpec(t, root), kernel.Float16: halfSpec(t, root, "float16"), kernel.BFloat16: halfSpec(t, root, "bfloat16"),
+	} {
+		for _, text := range []string{mixUp3, cutMix3, either3} {
+			for _, world := range []int{1, 3} {
+				for _, tail := range []order.Tail{order.Pad, order.Fill} {
+					for rank := range world {
+						spec := inWorld(spec, rank, world)
+						spec.Order.Tail, spec.OnBad.Policy = tail, Skip
+						for _, b := range mixedAsRolled(t, s, spec, text, of) {
+							cut[bytes.Contains(b.valid(), []byte{0})] = 1
 						}
-						if got := floats32(b.Columns["label"]); !slices.Equal(got, slices.Concat(labels...)) {
-							t.Fatalf("%s, world %d, tail %s, step %d: labels %v, not %v", text, world, tail, i, got, labels)
-						}
-						if !slices.Equal(b.ids(), plain[i].ids()) || !bytes.Equal(b.valid(), plain[i].valid()) || b.Sum != plain[i].Sum {
-							t.Fatalf("step %d: other samples", i)
-						}
-						cut[bytes.Contains(b.valid(), []byte{0})] = 1
 					}
 				}
 			}
@@ -146,10 +159,42 @@ func TestMixedBatches(t *testing.T) {
 	}
 }
 
+// mixedAsRolled are the batches of a Spec with a batch transform, compared with rolled.
+func mixedAsRolled(t *testing.T, s *Shared, spec Spec, text string, of kernel.Float) []full {
+	t.Helper()
+	plain := walkAll(t, open(t, s, spec), 1, 0, 0)
+	spec.BatchTransform = mixing(t, text)
+	l := open(t, s, spec)
+	mixed := walkAll(t, l, 1, 0, 0)
+	if len(mixed) != len(plain) {
+		t.Fatalf("%d batches of %d", len(mixed), len(plain))
+	}
+	for i, b := range mixed {
+		pictures, labels := rolled(l, plain[i], 3, 6, 8, of)
+		if got := pixels(b, of); !slices.Equal(got, slices.Concat(pictures...)) {
+			t.Fatalf("type %d, %s, %+v, step %d: other pictures", of, text, spec.Order, i)
+		}
+		if got := floats32(b.Columns["label"]); !slices.Equal(got, slices.Concat(labels...)) {
+			t.Fatalf("type %d, %s, %+v, step %d: labels %v, not %v", of, text, spec.Order, i, got, labels)
+		}
+		if !slices.Equal(b.ids(), plain[i].ids()) || !bytes.Equal(b.valid(), plain[i].valid()) || b.Sum != plain[i].Sum {
+			t.Fatalf("step %d: other samples", i)
+		}
+	}
+	return mixed
+}
+
 // A batch is mixed in the same way whatever made it, and wherever a pass began.
 func TestMixingThatMustNotMatter(t *testing.T) {
+	root := pictures(t, 31)
+	for _, spec := range []Spec{floatSpec(t, root), halfSpec(t, root, "bfloat16")} {
+		mustNotMatter(t, spec)
+	}
+}
+
+func mustNotMatter(t *testing.T, spec Spec) {
+	t.Helper()
 	s := ground(t)
-	spec := floatSpec(t, pictures(t, 31))
 	spec.BatchTransform = mixing(t, either3)
 	want := texts(walkAll(t, open(t, s, spec), 2, 0, 0))
 	for _, lanes := range []int{1, 3} {
@@ -247,20 +292,12 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// halfSpec is imageSpec with pictures of bfloat16.
-func halfSpec(t *testing.T, root string) Spec {
-	s := imageSpec(root)
-	s.Fields[0].Transform = ops(t, `[{"op":"Resize","size":[40,48]},{"op":"ToDtype","dtype":"bfloat16","scale":true}]`)
-	return s
-}
-
 // What cannot be mixed is one error before the first batch, in torchvision's words.
 func TestMixingRefuses(t *testing.T) {
 	s := ground(t)
 	root, alone := pictures(t, 6), saveArray(t, t.TempDir(), "images.npy", mem.Float32, "(6, 2, 3, 4)", random(6*24*4, 3))
 	for want, spec := range map[string]Spec{
 		"MixUp needs floats, and field \"image\" is uint8":             with(imageSpec(root), mixing(t, mixUp3)),
-		"MixUp mixes float32, and field \"image\" is bfloat16":         with(halfSpec(t, root), mixing(t, mixUp3)),
 		"num_classes must be passed if the labels are class numbers":   with(floatSpec(t, root), mixing(t, `"MixUp"`)),
 		"no field is called \"lable\": there are \"image\", \"label\"": with(floatSpec(t, root), mixing(t, `{"op":"CutMix","num_classes":3,"labels":"lable"}`)),
 		"labels must be class numbers, one for each sample":            with(floatSpec(t, root), mixing(t, `{"op":"CutMix","num_classes":3,"labels":"image"}`)),
@@ -353,7 +390,8 @@ func TestMixingIsLeft(t *testing.T) {
 		"floats":           {with(floatSpec(t, root), mixing(t, either3)), Options{Mixes: true}, "float32"},
 		"bytes, of floats": {with(floatSpec(t, root), mixing(t, either3)), Options{Mixes: true, Bare: true}, "uint8"},
 		"bytes":            {with(imageSpec(root), mixing(t, cutMix3)), Options{Mixes: true, Bare: true}, "uint8"},
-		"halves":           {with(halfSpec(t, root), mixing(t, cutMix3)), Options{Mixes: true}, "bfloat16"},
+		"halves":           {with(halfSpec(t, root, "bfloat16"), mixing(t, either3)), Options{Mixes: true}, "bfloat16"},
+		"bytes, of halves": {with(halfSpec(t, root, "float16"), mixing(t, either3)), Options{Mixes: true, Bare: true}, "uint8"},
 		"steps":            {front, Options{Mixes: true}, "uint8"},
 	} {
 		l, plain := open(t, s, c.spec, c.options), open(t, s, with(c.spec, nil), c.options)

@@ -98,10 +98,11 @@ def test_floats(device: Device, folder: Path, end: str, layout: str, monkeypatch
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("end", [[], *(ENDS[name] for name in ("bfloat16", "float16 of float32", "float32"))])
-def test_cutmix_of_any_type(device: Device, folder: Path, end: Any, layout: str) -> None:
-    compared(device, stoker.ImageFolder(folder, [*CROP, *end]), CUT, layout=layout)
+def test_any_type(device: Device, folder: Path, end: Any, layout: str) -> None:
+    mix = BOTH if end else CUT
+    compared(device, stoker.ImageFolder(folder, [*CROP, *end]), mix, layout=layout)
     gray = [*CROP, T.Grayscale(), *end[:1]]  # without Normalize
-    compared(device, stoker.ImageFolder(folder, gray), CUT, layout=layout)
+    compared(device, stoker.ImageFolder(folder, gray), mix, layout=layout)
 
 
 def test_what_the_engine_makes_is_mixed_there_too(device: Device, folder: Path) -> None:
@@ -165,7 +166,7 @@ def test_grey_pictures(device: Device, shards: str) -> None:
 @pytest.mark.parametrize("pictures", ["float32", "float64", "float16", "uint16", "int64", "uint8"])
 def test_arrays(device: Device, arrays: Callable[..., Any], pictures: str) -> None:
     data = arrays(pictures, "int32")
-    compared(device, data, BOTH if pictures in ("float32", "float64") else CUT, batch_size=6)
+    compared(device, data, BOTH if "float" in pictures else CUT, batch_size=6)
 
 
 @pytest.mark.parametrize("labels", ["uint8", "int16", "uint16", "int64"])
@@ -284,7 +285,7 @@ STEPS: dict[str, tuple[list[Any], Any]] = {
     "only floats": (ENDS["normalised"], BOTH),
     "bytes": ([T.RandAugment()], CUT),
     "no steps": ([], CUT),
-    "halves": ([T.RandomCrop(30), *ENDS["bfloat16"]], CUT),
+    "halves": ([T.RandomCrop(30), *ENDS["bfloat16"]], BOTH),
     "grey": ([T.Grayscale(), T.RandomCrop(30), T.ToTensor()], BOTH),
 }
 
@@ -368,7 +369,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"device_transform": [T.RandomApply([CUT])]}, "RandomApply holds CutMix"),
     ({"device_transform": [CUT, 3]}, "cannot be called"),
     ({"device_transform": [UP]}, 'MixUp needs floats, and field "image" is uint8'),
-    ({"device_transform": [*ENDS["bfloat16"], UP]}, 'MixUp mixes float32, and field "image" is bfloat16'),
     ({"device_transform": [T.CutMix()]}, "num_classes must be passed"),
     ({"device_transform": [T.CutMix(num_classes=3, labels_getter=None)]}, "labels_getter is None"),
     ({"device_transform": [CUT], "batch_transform": UP}, "both mix"),
@@ -390,8 +390,8 @@ def test_refusals(folder: Path, number: int) -> None:
 
 
 class Pairs(torch.utils.data.Dataset[Any]):
-    def __init__(self) -> None:
-        self.images = torch.randn(21, 3, 6, 8, generator=torch.Generator().manual_seed(1))
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        self.images = torch.randn(21, 3, 6, 8, generator=torch.Generator().manual_seed(1)).to(dtype)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -415,6 +415,12 @@ def test_batches_of_python(device: Device, keywords: dict[str, Any]) -> None:
     for mix in (UP, CUT, BOTH):
         more = {**KEYWORDS, "batch_size": 6, "tail": "fill", "batch_transform": mix, **keywords}
         same(found(DataLoader(Pairs(), **more)), found(DataLoader(Pairs(), device="cuda", **more), device))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_batches_of_python_in_halves(device: Device, dtype: torch.dtype) -> None:
+    more = {**KEYWORDS, "batch_size": 6, "tail": "fill", "batch_transform": BOTH, "num_workers": 0}
+    same(found(DataLoader(Pairs(dtype), **more)), found(DataLoader(Pairs(dtype), device="cuda", **more), device))
 
 
 def test_pictures_that_torch_would_move_otherwise(device: Device) -> None:

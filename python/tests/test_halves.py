@@ -13,6 +13,7 @@ import steps
 import torch
 import torchvision
 from needs import needs
+from test_mix import torchvisions
 from test_steps import MEAN, STD, rows
 from torchvision.transforms import v2
 
@@ -155,15 +156,78 @@ def test_torchvisions_dataset(folder: Path, dtype: torch.dtype) -> None:
         assert got.dtype == theirs[0][0].dtype
 
 
+def bits(x: Any) -> torch.Tensor:
+    """Numbers of 16 bits, as tensor or array, as whole numbers."""
+    if isinstance(x, torch.Tensor):
+        return x.contiguous().view(torch.int16)
+    return torch.from_numpy(x.view(np.int16).copy())
+
+
+class Halves(torch.utils.data.Dataset[Any]):
+    """Pictures that Python makes, as tensors or arrays, in some of which numbers are tiny."""
+
+    def __init__(self, dtype: torch.dtype, arrays: bool = False) -> None:
+        generator = torch.Generator().manual_seed(1)
+        images = torch.randn(21, 3, 6, 8, generator=generator) * torch.logspace(-7, 2, 21).view(-1, 1, 1, 1)
+        self.images: Any = images.to(dtype)
+        if arrays:
+            self.images = self.images.view(torch.int16).numpy().view(str(dtype).removeprefix("torch."))
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, i: int) -> Any:
+        return self.images[i].copy() if isinstance(self.images, np.ndarray) else self.images[i].clone(), i % 3
+
+
+def stacked(samples: list[Any]) -> Any:
+    images, labels = zip(*samples, strict=True)
+    return np.stack(images), np.array(labels)
+
+
+MIXED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "engine": (lambda root, end: stoker.ImageFolder(root, [T.Resize((20, 24)), *end]), {}),
+    "engine, numpy": (lambda root, end: stoker.ImageFolder(root, [T.Resize((20, 24)), *end]), {"output": "numpy"}),
+    "torchvision's folder": (
+        lambda root, end: torchvision.datasets.ImageFolder(root, v2.Compose([v2.Resize((20, 24)), v2.ToImage(), *end])),
+        {},
+    ),
+    "workers": (lambda root, end: Halves(end[0].dtype), {"num_workers": 2}),
+    "no workers": (lambda root, end: Halves(end[0].dtype), {"num_workers": 0}),
+    "no workers, numpy": (
+        lambda root, end: Halves(end[0].dtype, arrays=True),
+        {"num_workers": 0, "output": "numpy", "collate_fn": stacked},
+    ),
+}
+
+
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_mixing(folder: Path, dtype: torch.dtype) -> None:
-    """CutMix copies boxes; MixUp computes, and takes float32."""
-    train = stoker.ImageFolder(folder, [T.Resize((20, 24)), v2.ToDtype(dtype, scale=True)])
-    whole = next(iter(stoker.DataLoader(train, 8)))[0]
-    cut = next(iter(stoker.DataLoader(train, 8, batch_transform=T.CutMix(num_classes=3))))[0]
-    pictures = [whole, whole.roll(1, 0), whole.roll(-1, 0)]
-    assert cut.dtype == dtype
-    assert not torch.equal(cut, whole)
-    assert bool(torch.stack([cut == one for one in pictures]).any(0).all())
-    with pytest.raises(stoker.ConfigError, match="MixUp mixes float32"):
-        stoker.DataLoader(train, 8, batch_transform=T.MixUp(num_classes=3))
+@pytest.mark.parametrize("path", MIXED)
+def test_mixed_batches_are_torchvisions(folder: Path, path: str, dtype: torch.dtype) -> None:
+    """To the bit, whoever makes and mixes them; from every state."""
+    needs("ml_dtypes")
+    make, more = MIXED[path]
+    more = {"batch_size": 4, "shuffle": True, "seed": 5, **more}
+    end = [v2.ToDtype(dtype, scale=True)]
+    both = v2.RandomChoice([v2.MixUp(alpha=0.4, num_classes=3), v2.CutMix(num_classes=3)], p=[0.6, 0.4])
+    seen, whole, states = set(), [], []
+    with (
+        stoker.DataLoader(make(folder, end), **more) as plain,
+        stoker.DataLoader(make(folder, end), batch_transform=both, **more) as loader,
+    ):
+        for step, (was, batch) in enumerate(zip(plain, loader, strict=True)):
+            choices = loader.explain(step)["batch_transform"]
+            seen.add(choices[-1]["op"])
+            images = bits(was[0]).view(dtype)
+            want, soft = torchvisions(choices, images, torch.as_tensor(was[1]))
+            assert torch.equal(bits(batch[0]), bits(want))
+            assert torch.equal(torch.as_tensor(batch[1]), soft)
+            whole.append((bits(batch[0]).clone(), torch.as_tensor(batch[1]).clone()))
+            states.append(loader.state_dict())
+    assert seen == {"MixUp", "CutMix"}
+    for after, state in enumerate(states[:-1], start=1):
+        with stoker.DataLoader(make(folder, end), batch_transform=both, **more) as loader:
+            loader.load_state_dict(state)
+            for (images, labels), batch in zip(whole[after:], loader, strict=True):
+                assert torch.equal(bits(batch[0]), images)
+                assert torch.equal(torch.as_tensor(batch[1]), labels)

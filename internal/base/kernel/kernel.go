@@ -25,7 +25,8 @@
 //
 // Besides jobs, the package decompresses other pictures and formats: Inflater
 // (inflate.c, inflate_loop.h; deflate, zlib, gzip), LZW (lzw.c), PNG's filters
-// (unfilter.c), WebP (vp8_decode.h for lossy pictures, libwebp for lossless ones).
+// (unfilter.c), WebP (vp8_decode.h for lossy pictures, libwebp for lossless ones). MixUp and
+// CutMix mix the pictures of a batch (mix.c, mix_avx2.c).
 //
 // twin.go, resample.go, upsample.go, decode_go.go and the plain JPEG decoder (plain.go,
 // plain_scan.go, plain_dct.go, plain_draft.go) are the twin. Results do not depend on

@@ -3,22 +3,24 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"os"
 	"unsafe"
 )
 
 // MixUp blends rows of a batch, in place: each with the row before it in rows, and the first
-// with the last. Row r has size bytes of floats (float32 if bytes is 4, float64 if it is 8)
-// at data[r*size]; rows that are not listed stay as they are, and no row is listed twice.
-// A number becomes before*(1-lambda) + own*lambda, each product rounded before the sum, with
-// both factors rounded to the type: torchvision's result, to the bit.
-func MixUp(data []byte, size, bytes int, rows []int32, lambda float64) error {
-	if bytes != 4 && bytes != 8 || size < 0 || size%bytes != 0 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(bytes) != 0 {
-		return JobError(fmt.Sprintf("rows of %d bytes do not hold floats of %d", size, bytes))
+// with the last. Row r has size bytes of numbers of a type at data[r*size]; rows that are not
+// listed stay as they are, and no row is listed twice. A number becomes before*(1-lambda) +
+// own*lambda, each product rounded to the type before the sum. Factors are rounded to the type,
+// or, where it has 16 bits, to float32, in which these are computed: torchvision's result, to
+// the bit.
+func MixUp(data []byte, size int, of Float, rows []int32, lambda float64) error {
+	if n := of.Size(); size < 0 || size%n != 0 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(n) != 0 {
+		return JobError(fmt.Sprintf("rows of %d bytes do not hold floats of %d", size, n))
 	}
 	if err := checkRows(data, size, rows); err != nil || len(rows) == 0 || size == 0 {
 		return err
 	}
-	mixUp(data, size, bytes, rows, lambda, 1-lambda)
+	mixUpAt(data, size, of, rows, lambda, mixLevel(os.Getenv(kernelEnv)))
 	return nil
 }
 
@@ -37,37 +39,49 @@ const mixRun = 2048
 
 // mixUpGo is the twin. Rows are mixed from the last to the first, so that the row before is
 // still unmixed; only the last one's numbers have to be kept.
-func mixUpGo(data []byte, size, bytes int, rows []int32, lambda, rest float64) {
-	if bytes == 4 {
-		mixFloats(floats[float32](data), size/4, rows, float32(lambda), float32(rest))
-		return
-	}
-	mixFloats(floats[float64](data), size/8, rows, lambda, rest)
-}
-
-func floats[T float32 | float64](data []byte) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/int(unsafe.Sizeof(*new(T))))
-}
-
-func mixFloats[T float32 | float64](data []T, size int, rows []int32, lambda, rest T) {
-	var kept [mixRun]T
-	for from := 0; from < size; from += mixRun {
-		n := min(mixRun, size-from)
-		row := func(i int) []T {
+func mixUpGo(data []byte, size int, of Float, rows []int32, lambda float64) {
+	var kept [mixRun]float64 // numbers of any type
+	run := mixRun * of.Size()
+	for from := 0; from < size; from += run {
+		n := min(run, size-from)
+		row := func(i int) []byte {
 			at := int(rows[i])*size + from
 			return data[at : at+n : at+n]
 		}
-		last := kept[:copy(kept[:], row(len(rows)-1))]
-		for i := len(rows) - 1; i >= 0; i-- {
-			before, own := last, row(i)
-			if i > 0 {
-				before = row(i - 1)
-			}
-			for j, x := range own {
-				own[j] = T(before[j]*rest) + T(x*lambda)
-			}
+		last := unsafe.Slice((*byte)(unsafe.Pointer(&kept)), n)
+		copy(last, row(len(rows)-1))
+		for i := len(rows) - 1; i > 0; i-- {
+			blended(row(i), row(i-1), of, lambda)
+		}
+		blended(row(0), last, of, lambda)
+	}
+}
+
+// blended mixes the numbers of a row with those of the row before.
+func blended(own, before []byte, of Float, lambda float64) {
+	k, r := float32(lambda), float32(1-lambda)
+	switch of {
+	case Float32:
+		blendFloats(numbers[float32](own), numbers[float32](before), k, r)
+	case Float64:
+		blendFloats(numbers[float64](own), numbers[float64](before), lambda, 1-lambda)
+	default:
+		own, before := numbers[uint16](own), numbers[uint16](before)
+		for i, x := range own {
+			was, now := of.Bits(of.Of(before[i])*r), of.Bits(of.Of(x)*k)
+			own[i] = of.Bits(of.Of(was) + of.Of(now))
 		}
 	}
+}
+
+func blendFloats[T float32 | float64](own, before []T, k, r T) {
+	for i, x := range own {
+		own[i] = T(before[i]*r) + T(x*k)
+	}
+}
+
+func numbers[T float32 | float64 | uint16](data []byte) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/int(unsafe.Sizeof(*new(T))))
 }
 
 // Planes is the layout of a row: Planes planes of Height x Width pixels of Bytes bytes.

@@ -3,24 +3,30 @@
 package kernel
 
 /*
-#include <stddef.h>
-#include <stdint.h>
-#cgo noescape stk_mix_f32
-#cgo nocallback stk_mix_f32
-#cgo noescape stk_mix_f64
-#cgo nocallback stk_mix_f64
-void stk_mix_f32(float *data, size_t size, const int32_t *rows, size_t count, float k, float r);
-void stk_mix_f64(double *data, size_t size, const int32_t *rows, size_t count, double k, double r);
+#cgo noescape stk_mix
+#cgo nocallback stk_mix
+#include "mix.h"
 */
 import "C"
 
 import "unsafe"
 
-func mixUp(data []byte, size, bytes int, rows []int32, lambda, rest float64) {
-	at, list := unsafe.Pointer(unsafe.SliceData(data)), (*C.int32_t)(unsafe.SliceData(rows))
-	if bytes == 4 {
-		C.stk_mix_f32((*C.float)(at), C.size_t(size/4), list, C.size_t(len(rows)), C.float(lambda), C.float(rest))
+// mixLevel is the level of a target for mixUpAt: -1 for the twin, 0 for any processor, 1 for AVX2.
+func mixLevel(target string) int {
+	switch rank(target) {
+	case rank("go"):
+		return -1
+	case rank("base"):
+		return 0
+	}
+	return int(C.stk_mix_level())
+}
+
+func mixUpAt(data []byte, size int, of Float, rows []int32, lambda float64, level int) {
+	if level < 0 {
+		mixUpGo(data, size, of, rows, lambda)
 		return
 	}
-	C.stk_mix_f64((*C.double)(at), C.size_t(size/8), list, C.size_t(len(rows)), C.double(lambda), C.double(rest))
+	C.stk_mix(unsafe.Pointer(unsafe.SliceData(data)), C.size_t(size/of.Size()), C.int(of), (*C.int32_t)(unsafe.SliceData(rows)),
+		C.size_t(len(rows)), C.double(lambda), C.double(1-lambda), C.int(level))
 }

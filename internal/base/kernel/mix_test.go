@@ -3,6 +3,7 @@ package kernel
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -30,49 +31,92 @@ func listed(t *rapid.T, n int) []int32 {
 	return rows
 }
 
-// The C code and its twin give what rolling and blending gives, to the bit, in all rows
-// that are listed and in no other byte.
+// put writes number i of a type.
+func put(data []byte, i int, of Float, x float64) {
+	switch of {
+	case Float32:
+		numbers[float32](data)[i] = float32(x)
+	case Float64:
+		numbers[float64](data)[i] = x
+	default:
+		numbers[uint16](data)[i] = of.Bits(float32(x))
+	}
+}
+
+// mixedNaive is before*(1-lambda) + own*lambda, each result rounded.
+func mixedNaive(own, before []byte, of Float, lambda float64) {
+	k, r := float32(lambda), float32(1-lambda)
+	for i := range len(own) / of.Size() {
+		switch of {
+		case Float32:
+			a, b := numbers[float32](own), numbers[float32](before)
+			a[i] = float32(b[i]*r) + float32(a[i]*k)
+		case Float64:
+			a, b := numbers[float64](own), numbers[float64](before)
+			a[i] = float64(b[i]*(1-lambda)) + float64(a[i]*lambda)
+		default:
+			a, b := numbers[uint16](own), numbers[uint16](before)
+			x, y := of.Of(of.Bits(of.Of(b[i])*r)), of.Of(of.Bits(of.Of(a[i])*k))
+			a[i] = of.Bits(x + y)
+		}
+	}
+}
+
+// The C code of every level and its twin give what rolling and blending gives, to the bit, in
+// all rows that are listed and in no other byte.
 func TestMixUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		width := rapid.SampledFrom([]int{4, 8}).Draw(t, "bytes")
-		numbers := rapid.SampledFrom([]int{0, 1, 3, 17, 2047, 2048, 2049, 5000}).Draw(t, "numbers")
+		of := rapid.SampledFrom([]Float{Float32, Float64, Float16, BFloat16}).Draw(t, "of")
+		many := rapid.SampledFrom([]int{0, 1, 3, 17, 2047, 2048, 2049, 5000}).Draw(t, "numbers")
 		n := rapid.IntRange(0, 5).Draw(t, "rows")
 		lambda := rapid.Float64Range(0, 1).Draw(t, "lambda")
-		rows, size := listed(t, n), numbers*width
-		words := make([]float64, n*numbers+3)
-		data := bytesOf(words)[:n*size+width]
-		for i := range n*numbers + 1 {
-			x := math.Sin(float64(i)*1.7) * 300
-			if width == 4 {
-				floats[float32](data)[i] = float32(x)
-			} else {
-				words[i] = x
+		most := rapid.SampledFrom([]float64{300, 1, 70_000, 1e-5, 1e38}).Draw(t, "most") // of float16: infinite, below its normal numbers
+		rows, size := listed(t, n), many*of.Size()
+		words := make([]float64, n*many+3)
+		data := bytesOf(words)[:n*size+of.Size()]
+		for i := range n*many + 1 {
+			put(data, i, of, math.Sin(float64(i)*1.7)*most)
+		}
+		want := slices.Clone(data)
+		mixNaive(want, size, rows, func(own, before []byte) { mixedNaive(own, before, of, lambda) })
+		for level := -1; level <= mixLevel(""); level++ {
+			got := bytesOf(slices.Clone(words))[:len(data)]
+			if len(rows) > 0 && size > 0 {
+				mixUpAt(got, size, of, rows, lambda, level)
+			}
+			if !bytes.Equal(got, want) {
+				t.Fatalf("level %d: %d rows (%v) of %d numbers of type %d differ", level, n, rows, many, of)
 			}
 		}
-		want, twin := slices.Clone(data), bytesOf(slices.Clone(words))[:len(data)]
-		mixNaive(want, size, rows, func(own, before []byte) {
-			if width == 8 {
-				a, b := floats[float64](own), floats[float64](before)
-				for i := range a {
-					a[i] = float64(b[i]*(1-lambda)) + float64(a[i]*lambda)
-				}
-				return
-			}
-			a, b := floats[float32](own), floats[float32](before)
-			for i := range a {
-				a[i] = float32(b[i]*float32(1-lambda)) + float32(a[i]*float32(lambda))
-			}
-		})
-		if err := MixUp(data, size, width, rows, lambda); err != nil {
-			t.Fatal(err)
-		}
-		if len(rows) > 0 && size > 0 {
-			mixUpGo(twin, size, width, rows, lambda, 1-lambda)
-		}
-		if !bytes.Equal(data, want) || !bytes.Equal(twin, want) {
-			t.Fatalf("%d rows (%v) of %d numbers of %d bytes differ", n, rows, numbers, width)
+		if err := MixUp(data, size, of, rows, lambda); err != nil || !bytes.Equal(data, want) {
+			t.Fatalf("%v, or other numbers", err)
 		}
 	})
+}
+
+// Every number of 16 bits is mixed as its value, which is a number of the type, too.
+func TestMixUpOfEveryHalf(t *testing.T) {
+	for _, of := range []Float{Float16, BFloat16} {
+		all := make([]float64, 1<<15)
+		words := numbers[uint16](bytesOf(all))
+		for i := range 1 << 16 {
+			words[i], words[1<<16+i] = uint16(i), uint16(i*0x9E37)
+		}
+		for _, lambda := range []float64{0, 0.3, 1e-6, 0.9999} {
+			want := slices.Clone(bytesOf(all))
+			mixNaive(want, 1<<17, []int32{0, 1}, func(own, before []byte) { mixedNaive(own, before, of, lambda) })
+			for level := -1; level <= mixLevel(""); level++ {
+				got := bytesOf(slices.Clone(all))
+				mixUpAt(got, 1<<17, of, []int32{0, 1}, lambda, level)
+				for i, bits := range numbers[uint16](got) {
+					a, b := of.Of(bits), of.Of(numbers[uint16](want)[i])
+					if a != b && (a == a || b == b) {
+						t.Fatalf("level %d, lambda %v: number %d of type %d is %v, not %v", level, lambda, i, of, a, b)
+					}
+				}
+			}
+		}
+	}
 }
 
 func TestCutMix(t *testing.T) {
@@ -109,13 +153,14 @@ func TestMixRefuses(t *testing.T) {
 	var bad JobError
 	data := bytesOf(make([]float64, 16))
 	for _, err := range []error{
-		MixUp(data, 16, 2, nil, 0.5),
-		MixUp(data, 18, 4, nil, 0.5),
-		MixUp(data, 16, 4, []int32{8}, 0.5),
-		MixUp(data, 16, 4, []int32{-1}, 0.5),
-		MixUp(data, 16, 4, []int32{math.MaxInt32}, 0.5),
-		MixUp(data, -16, 4, []int32{0}, 0.5),
-		MixUp(data[1:], 16, 4, []int32{0}, 0.5),
+		MixUp(data, 17, Float16, nil, 0.5),
+		MixUp(data, 18, Float32, nil, 0.5),
+		MixUp(data, 16, Float32, []int32{8}, 0.5),
+		MixUp(data, 16, Float32, []int32{-1}, 0.5),
+		MixUp(data, 16, Float32, []int32{math.MaxInt32}, 0.5),
+		MixUp(data, -16, Float32, []int32{0}, 0.5),
+		MixUp(data[1:], 16, Float32, []int32{0}, 0.5),
+		MixUp(data[1:], 16, BFloat16, []int32{0}, 0.5),
 		second(CutMix(data, Planes{1, 4, 4, 1}, []int32{0, 8}, 0, 0, 1, 1, nil)),
 		second(CutMix(data, Planes{1, 4, 4, 1}, []int32{0, math.MaxInt32}, 0, 0, 1, 1, nil)),
 		second(CutMix(data, Planes{1, 4, 4, 1}, []int32{0, 1}, 0, 0, 5, 1, nil)),
@@ -129,7 +174,8 @@ func TestMixRefuses(t *testing.T) {
 	}
 	rows, spare := []int32{0, 1}, make([]byte, 64)
 	if n := testing.AllocsPerRun(10, func() {
-		_ = MixUp(data, 64, 4, rows, 0.3)
+		_ = MixUp(data, 64, Float32, rows, 0.3)
+		_ = MixUp(data, 64, Float16, rows, 0.3)
 		spare, _ = CutMix(data, Planes{4, 4, 4, 1}, rows, 0, 0, 4, 4, spare)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -146,18 +192,16 @@ func BenchmarkMixUp(b *testing.B) {
 	for i := range rows {
 		rows[i] = int32(i)
 	}
-	b.Run("C", func(b *testing.B) {
-		b.SetBytes(n * size)
-		for b.Loop() {
-			_ = MixUp(data, size, 4, rows, 0.3)
+	for _, of := range []Float{Float32, Float16, BFloat16} {
+		for level := -1; level <= mixLevel(""); level++ {
+			b.Run(fmt.Sprintf("%d bytes/%d/level %d", of.Size(), of, level), func(b *testing.B) {
+				b.SetBytes(n * 3 * 224 * 224 * int64(of.Size()))
+				for b.Loop() {
+					mixUpAt(data, 3*224*224*of.Size(), of, rows, 0.3, level)
+				}
+			})
 		}
-	})
-	b.Run("Go", func(b *testing.B) {
-		b.SetBytes(n * size)
-		for b.Loop() {
-			mixUpGo(data, size, 4, rows, 0.3, 0.7)
-		}
-	})
+	}
 	b.Run("CutMix", func(b *testing.B) {
 		var spare []byte
 		b.SetBytes(n * size)

@@ -172,7 +172,7 @@ func putFloat(dst []byte, i int, to mem.DType, wide float64, narrow float32) {
 	case mem.Float32:
 		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(narrow))
 	default: // integers of more than 53 bits are infinite there, however they are rounded
-		binary.LittleEndian.PutUint16(dst[2*i:], HalfBits(wide))
+		binary.LittleEndian.PutUint16(dst[2*i:], kernel.HalfBits(wide))
 	}
 }
 
@@ -182,7 +182,7 @@ func castFloats(dst, src []byte, from, to mem.DType) error {
 	for i := 0; len(src) > 0; i, src = i+1, src[size:] {
 		switch from {
 		case mem.Float16:
-			v := Half(le.Uint16(src))
+			v := kernel.Half(le.Uint16(src))
 			putFloat(dst, i, to, float64(v), v)
 		case mem.Float32:
 			v := math.Float32frombits(le.Uint32(src))

@@ -19,64 +19,6 @@ var numeric = []mem.DType{
 	mem.Bool, mem.Uint8, mem.Int8, mem.Uint16, mem.Int16, mem.Float16, mem.Uint32, mem.Int32, mem.Float32, mem.Uint64, mem.Int64, mem.Float64,
 }
 
-// halves are all finite float16 numbers that are not negative, by their bits: from
-// their definition (IEEE 754-2008, 3.4), not from the code.
-func halves() []float64 {
-	var out []float64
-	for h := range 0x7C00 {
-		exp, frac := h>>10, float64(h&0x3FF)/1024
-		if exp == 0 {
-			out = append(out, math.Ldexp(frac, -14))
-		} else {
-			out = append(out, math.Ldexp(1+frac, exp-15))
-		}
-	}
-	return out
-}
-
-func TestHalves(t *testing.T) {
-	all := halves()
-	for h, want := range all {
-		if got := float64(Half(uint16(h))); got != want {
-			t.Fatalf("%#04x is %v, want %v", h, got, want)
-		}
-		if got := -float64(Half(uint16(h) | 0x8000)); got != want {
-			t.Fatalf("%#04x is %v, want %v", h|0x8000, -got, -want)
-		}
-		if got := HalfBits(want); int(got) != h {
-			t.Fatalf("%v becomes %#04x, want %#04x", want, got, h)
-		}
-		if h == 0 {
-			continue
-		}
-		// Between two neighbours: the nearer one, the even one from the middle.
-		low, middle := all[h-1], (all[h-1]+want)/2
-		even := h
-		if h&1 == 1 {
-			even = h - 1
-		}
-		for x, to := range map[float64]int{middle: even, math.Nextafter(middle, low): h - 1, math.Nextafter(middle, want): h, math.Nextafter(want, low): h} {
-			if got := HalfBits(x); int(got) != to {
-				t.Fatalf("%v becomes %#04x, want %#04x", x, got, to)
-			}
-			if got := HalfBits(-x); int(got) != to|0x8000 {
-				t.Fatalf("%v becomes %#04x, want %#04x", -x, got, to|0x8000)
-			}
-		}
-	}
-	for x, want := range map[float64]uint16{
-		65504: 0x7BFF, 65519.99: 0x7BFF, 65520: 0x7C00, 1e300: 0x7C00, math.Inf(1): 0x7C00, math.Inf(-1): 0xFC00,
-		0x1p-25: 0, 0x1.0001p-25: 1, 5e-324: 0, math.Copysign(0, -1): 0x8000,
-	} {
-		if got := HalfBits(x); got != want {
-			t.Errorf("%v becomes %#04x, want %#04x", x, got, want)
-		}
-	}
-	if !math.IsNaN(float64(Half(HalfBits(math.NaN())))) || !math.IsInf(float64(Half(0xFC00)), -1) {
-		t.Error("NaN or infinity does not stay what it is")
-	}
-}
-
 // number is one element, exactly; nil: NaN or infinite.
 func number(p []byte, d mem.DType) *big.Float {
 	le, f := binary.LittleEndian, new(big.Float)
@@ -103,7 +45,7 @@ func number(p []byte, d mem.DType) *big.Float {
 	case mem.Float64:
 		x = math.Float64frombits(le.Uint64(p))
 	case mem.Float16:
-		x = float64(Half(le.Uint16(p)))
+		x = float64(kernel.Half(le.Uint16(p)))
 	}
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil
@@ -122,7 +64,7 @@ func rounded(x *big.Float, to mem.DType) float64 {
 		return v
 	}
 	v, _ := x.Float64() // no integer of 64 bits is finite as float16 and not exact here
-	return float64(Half(HalfBits(v)))
+	return float64(kernel.Half(kernel.HalfBits(v)))
 }
 
 // Every pair of types that goes together, against math/big: integers stay equal or

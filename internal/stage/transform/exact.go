@@ -1,11 +1,8 @@
 package transform
 
 import (
-	"math"
-
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
-	"github.com/stoker-data/stoker/internal/stage/decode"
 )
 
 // exact is what every byte has become, operation by operation, each result rounded as
@@ -32,7 +29,7 @@ func (e *exact) set(was *exact, of mem.DType, do func(c int, v float32) float32)
 			v = rounded(do(c, v), of)
 			e.number[c][x] = v
 			if of != mem.Float32 {
-				e.bits[c][x] = halfBits(v, of)
+				e.bits[c][x] = FloatOf(of).Bits(v)
 			}
 		}
 	}
@@ -60,25 +57,23 @@ func (m *exacts) next() *exact {
 	return m.all[m.used-1]
 }
 
-// halfBits is the number of 16 bits nearest to v, the even one of two that are equally near.
-func halfBits(v float32, of mem.DType) uint16 {
-	if of == mem.Float16 {
-		return decode.HalfBits(float64(v))
+// FloatOf is a type of floats as the kernel calls it.
+func FloatOf(t mem.DType) kernel.Float {
+	switch t {
+	case mem.Float16:
+		return kernel.Float16
+	case mem.BFloat16:
+		return kernel.BFloat16
+	case mem.Float64:
+		return kernel.Float64
 	}
-	b := math.Float32bits(v)
-	if v != v {
-		return uint16(b>>16) | 1<<6 // stays NaN
-	}
-	return uint16((b + 0x7FFF + b>>16&1) >> 16)
+	return kernel.Float32
 }
 
 // rounded is v as a number of a type.
 func rounded(v float32, to mem.DType) float32 {
-	switch to {
-	case mem.Float16:
-		return decode.Half(halfBits(v, to))
-	case mem.BFloat16:
-		return math.Float32frombits(uint32(halfBits(v, to)) << 16)
+	if of := FloatOf(to); of.Size() == 2 {
+		return of.Of(of.Bits(v))
 	}
 	return v
 }

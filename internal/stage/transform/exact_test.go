@@ -77,7 +77,7 @@ func TestHalvesOfEveryByte(t *testing.T) {
 			seen[binary.NativeEndian.Uint16(got[i:])] = true
 		}
 		for x, v := range want { // the flips may have moved them
-			if bits := halfBits(nearest(float64(v), half), half); !seen[bits] {
+			if bits := FloatOf(half).Bits(nearest(float64(v), half)); !seen[bits] {
 				t.Fatalf("%s: byte %d is not %v (%#x)", ops, x, v, bits)
 			}
 		}

@@ -80,7 +80,7 @@ func TestBareAndLeftAreTheWhole(t *testing.T) {
 			if v := left.done(x, c); left.DType == mem.Float32 {
 				binary.NativeEndian.PutUint32(got[4*to:], math.Float32bits(v))
 			} else {
-				binary.NativeEndian.PutUint16(got[2*to:], halfBits(v, left.DType))
+				binary.NativeEndian.PutUint16(got[2*to:], FloatOf(left.DType).Bits(v))
 			}
 		}
 		if !bytes.Equal(got, want) {

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
-	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
@@ -291,7 +291,7 @@ func at(data []byte, i int, typ mem.DType) float64 {
 	case mem.Uint64:
 		return float64(binary.LittleEndian.Uint64(p))
 	case mem.Float16:
-		return float64(decode.Half(binary.LittleEndian.Uint16(p)))
+		return float64(kernel.Half(binary.LittleEndian.Uint16(p)))
 	case mem.BFloat16:
 		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(p)) << 16))
 	case mem.Float32:

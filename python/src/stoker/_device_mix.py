@@ -6,7 +6,7 @@ Blended  the memory of its result on a device, and its making
 
 Pictures of which floats are made on the device (_fused.py) are mixed in their memory, after that. Everything else gets
 memory of its own. The numbers are the engine's to the bit (kernel.MixUp): two products and a sum, each rounded by
-itself, with both factors rounded to the type. What is mixed with what is decided here, from the slot: nothing waits for
+itself, as torch's operators do in every type. What is mixed with what is decided here, from the slot: nothing waits for
 the device.
 """
 

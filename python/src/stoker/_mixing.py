@@ -300,8 +300,17 @@ def _blend(x: Any, rows: Sequence[int], share: float) -> None:
     last = _copied(x[rows[-1]])
     for at in range(len(rows) - 1, -1, -1):
         own, before = x[rows[at]], x[rows[at - 1]] if at else last
-        own *= share
-        own += before * (1.0 - share)
+        own[...] = _times(own, share)
+        own += _times(before, 1.0 - share)
+
+
+def _times(x: Any, factor: float) -> Any:
+    """x * factor. Numbers of 16 bits are multiplied in float32, as torch does: NumPy would round the factor first."""
+    if hasattr(x, "clone") or x.dtype.itemsize != 2:
+        return x * factor
+    import numpy
+
+    return (x.astype("float32") * numpy.float32(factor)).astype(x.dtype)
 
 
 def _cut(x: Any, rows: Sequence[int], x1: int, y1: int, x2: int, y2: int) -> None:

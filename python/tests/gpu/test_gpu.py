@@ -305,6 +305,8 @@ def test_device_transform(arrays: Path, name: str) -> None:
 
 MIXES: dict[str, tuple[list[Any], Any]] = {
     "MixUp": ([T.ToTensor(), T.Normalize([0.5] * 3, [0.3] * 3)], T.MixUp(num_classes=ROWS)),
+    "MixUp of float16": ([T.ToDtype("float16", scale=True)], T.MixUp(num_classes=ROWS)),
+    "MixUp of bfloat16": ([T.ToTensor(), T.ToDtype("bfloat16")], T.MixUp(num_classes=ROWS)),
     "CutMix": ([], T.CutMix(num_classes=ROWS)),
     "either": (
         [T.ToTensor(), T.RandomErasing(0.5, value=0.25)],

@@ -7,8 +7,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
-	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
@@ -125,7 +125,7 @@ func values(f *Field, dst []byte) (kind int, list []byte, err error) {
 		return floatList, append(dst, f.Data...), nil
 	case f.DType == mem.Float16:
 		for p := f.Data; len(p) > 1; p = p[2:] {
-			dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(decode.Half(binary.LittleEndian.Uint16(p))))
+			dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(kernel.Half(binary.LittleEndian.Uint16(p))))
 		}
 		return floatList, dst, nil
 	}

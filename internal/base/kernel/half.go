@@ -1,6 +1,41 @@
-package decode
+package kernel
 
 import "math"
+
+// Float is a type of floating-point numbers in memory.
+type Float uint8
+
+// The types, numbered as in half.h.
+const (
+	Float32 Float = iota
+	Float64
+	Float16  // IEEE 754 binary16
+	BFloat16 // the upper half of a float32
+)
+
+// Size is the bytes of a number.
+func (f Float) Size() int { return [...]int{4, 8, 2, 2}[f] }
+
+// Bits is the number of a type of 16 bits that is nearest to v, the even one of two that are
+// equally near; one out of range is infinite.
+func (f Float) Bits(v float32) uint16 {
+	if f == Float16 {
+		return HalfBits(float64(v))
+	}
+	b := math.Float32bits(v)
+	if v != v {
+		return uint16(b>>16) | 1<<6 // stays NaN
+	}
+	return uint16((b + 0x7FFF + b>>16&1) >> 16)
+}
+
+// Of is the value of a number of a type of 16 bits, exactly.
+func (f Float) Of(bits uint16) float32 {
+	if f == Float16 {
+		return Half(bits)
+	}
+	return math.Float32frombits(uint32(bits) << 16)
+}
 
 // HalfBits is the IEEE 754 binary16 number nearest to x, the even one of two that
 // are equally near; a number out of range becomes infinite.
