@@ -109,6 +109,21 @@ ENDS: dict[str, list[Any]] = {
         T.RandomErasing(0.5, value="random"),
         T.RandomErasing(0.3, value=0.25),
     ],
+    "erased float16": [
+        T.ToDtype("float16", scale=True),
+        T.RandomErasing(0.7, value=(0.1, -1.3, 2.7)),
+        T.Normalize(MEAN, STD),
+        T.RandomErasing(0.5, value="random"),
+    ],
+    "erased, then bfloat16": [
+        T.ToTensor(),
+        T.RandomErasing(0.7, value="random"),
+        T.Normalize(MEAN, STD),
+        T.RandomErasing(0.5, value=0.1),
+        T.ToDtype("bfloat16"),
+        T.RandomErasing(0.3, value="random"),
+        T.Normalize([0.1], [3.0]),
+    ],
 }
 
 
@@ -319,7 +334,7 @@ def copies_of(device: Device, made: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("end", ["bytes", "float32", "bfloat16", "erased by noise"])
+@pytest.mark.parametrize("end", ["bytes", "float32", "bfloat16", "erased by noise", "erased, then bfloat16"])
 def test_on_the_device(device: Device, folder: Path, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOKER_POISON", "1")
     left = [T.RandomResizedCrop(96), T.ColorJitter(0.4, 0.4, 0.4, 0.1), T.RandomAffine(20), *ENDS[end]]

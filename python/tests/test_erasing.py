@@ -81,9 +81,11 @@ def test_what_converts_floats_later_converts_what_was_erased() -> None:
     front: list[Any] = [T.Resize((30, 31)), T.ToTensor()]
     before, _ = made(front)
     after, choices = made([*front, erase, T.Normalize(MEAN, STD)])
-    for picture, got, chosen in zip(before, after, choices, strict=True):
+    for picture, got, chosen, box in zip(before, after, choices, boxes(choices), strict=True):
         erased = OPERATIONS["RandomErasing"](torch.from_numpy(picture), chosen["RandomErasing"], erase)
-        assert np.allclose(got, v2.functional.normalize(erased, MEAN, STD).numpy(), rtol=0, atol=1e-6)
+        want = v2.functional.normalize(erased, MEAN, STD).numpy()
+        assert np.allclose(got, want, rtol=0, atol=1e-6)
+        assert np.array_equal(got[:, box[0], box[1]], want[:, box[0], box[1]])
 
 
 def test_bytes_that_are_erased_go_through_what_comes_after() -> None:

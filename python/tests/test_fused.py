@@ -151,6 +151,7 @@ def test_what_depends_on_the_sample_stays_in_the_engine(device: Device, folder: 
     for end in (
         [T.ToTensor(), T.RandomApply([NORMAL])],
         [T.ToTensor(), T.RandomErasing(0.5, value="random")],
+        [T.ToDtype("float16", scale=True), T.RandomErasing(0.5, value="random")],
         [T.RandomChoice([T.ToTensor(), T.ToDtype("float32")])],
     ):
         compared(device, stoker.ImageFolder(folder, [*CROP, *end]), [False, False])

@@ -109,11 +109,9 @@ def test_python_after_halves(folder: Path, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_what_the_engine_does_not_do_to_halves_is_torchvisions(folder: Path, dtype: torch.dtype) -> None:
     scaled, erase = v2.ToDtype(dtype, scale=True), v2.RandomErasing(1.0, value=0.3)
-    single = v2.ToDtype(torch.float32, scale=True)
     for chain, known in (
-        ([scaled, erase], 1),
-        ([single, erase, v2.ToDtype(dtype)], 2),
         ([scaled, v2.ToDtype(torch.float32)], 1),
+        ([scaled, erase, v2.ToDtype(torch.float32)], 2),
         ([scaled, v2.ColorJitter(0.5)], 1),
     ):
         operations, tail = split(chain, "here")
@@ -126,15 +124,63 @@ def test_what_the_engine_does_not_do_to_halves_is_torchvisions(folder: Path, dty
 
 @pytest.mark.parametrize("name", ["float16", "half", "torch.half", "bfloat16"])
 def test_halves_by_name(name: str) -> None:
-    for step in (v2.RandomErasing(1.0, value=0.3), v2.ColorJitter(0.5)):
+    for step in (v2.ToDtype(torch.float32), v2.ColorJitter(0.5)):
         assert len(split([T.ToDtype(name, scale=True), step], "here")[0]) == 1
 
 
 def test_ours_says_what_it_does_not_do(folder: Path) -> None:
-    with pytest.raises(stoker.ConfigError, match="RandomErasing erases bytes and float32, but the result is bfloat16"):
-        stoker.DataLoader(stoker.ImageFolder(folder, [T.ToDtype("bfloat16", scale=True), T.RandomErasing(1.0)]))
+    erased = [T.ToDtype("bfloat16", scale=True), T.RandomErasing(1.0)]
+    with pytest.raises(stoker.ConfigError, match="RandomVerticalFlip after RandomErasing of floats"):
+        stoker.DataLoader(stoker.ImageFolder(folder, [*erased, T.RandomVerticalFlip()]))
     with pytest.raises(stoker.ConfigError, match="float16, which Normalize computes in"):
         stoker.DataLoader(stoker.ImageFolder(folder, [T.ToDtype("float16"), T.Normalize([0.0], [1e-9])]))
+
+
+def erased(dtype: torch.dtype) -> dict[str, tuple[list[Any], list[Any]]]:
+    """Chains that erase: what is before and after it."""
+    scaled, norm = v2.ToDtype(dtype, scale=True), v2.Normalize(MEAN, STD)
+    single = v2.ToDtype(torch.float32, scale=True)
+    return {
+        "last": ([scaled, norm], []),
+        "normalised": ([scaled], [norm, v2.Normalize([0.1], [-2.0])]),
+        "converted": ([single], [v2.ToDtype(dtype)]),
+        "converted and normalised": ([single], [norm, v2.ToDtype(dtype), norm]),
+    }
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("value", [0, 0.3, (1.7, -2.3, 1e-3), "random"], ids=str)
+@pytest.mark.parametrize("chain", erased(torch.float16))
+def test_erased_numbers_are_torchvisions(folder: Path, chain: str, value: Any, dtype: torch.dtype) -> None:
+    """To the bit; normal numbers that Normalize follows are rounded once."""
+    before, after = erased(dtype)[chain]
+    erase = v2.RandomErasing(0.8, value=value)
+    front = [T.Resize((20, 24))]
+    assert split([*front, *before, erase, *after], "here")[1] is None
+    with (
+        stoker.DataLoader(stoker.ImageFolder(folder, front), 50) as plain,
+        stoker.DataLoader(stoker.ImageFolder(folder, [*front, *before, erase, *after]), 50) as loader,
+        stoker.DataLoader(stoker.ImageFolder(folder, [*front, v2.ToDtype(torch.float32), erase]), 50) as noise,
+    ):
+        (pictures, _), (found, _), (drawn, _) = (next(iter(each)) for each in (plain, loader, noise))
+        chosen = [row["choices"]["image"] for row in loader.explain(0)["rows"]]
+    boxes = [next(choice for choice in row if choice["op"] == "RandomErasing") for row in chosen]
+    assert len({str(box) for box in boxes}) > 3
+    for picture, got, box, numbers in zip(pictures, found, boxes, drawn, strict=True):
+        y, x, h, w = (box[name] for name in ("top", "left", "height", "width"))
+        fill = numbers[:, y : y + h, x : x + w] if value == "random" else torch.tensor(value).view(-1, 1, 1)
+        want = v2.Compose(before)(picture.contiguous())
+        if h:
+            want = v2.functional.erase(want, y, x, h, w, fill)
+        want = v2.Compose(after or [v2.Identity()])(want)
+        assert got.dtype == dtype
+        if value == "random" and "normalised" in chain:
+            outside = torch.ones(got.shape, dtype=torch.bool)
+            outside[:, y : y + h, x : x + w] = False
+            assert torch.equal(got[outside], want[outside])
+            torch.testing.assert_close(got, want, rtol=2**-6, atol=2**-5)
+        else:
+            assert torch.equal(bits(got), bits(want))
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
@@ -144,9 +190,12 @@ def test_torchvisions_dataset(folder: Path, dtype: torch.dtype) -> None:
     for end, engine in (
         (ends(dtype)["normalised"], True),
         (ends(dtype)["of normalised"], True),
-        ([v2.ToDtype(dtype, scale=True), v2.RandomErasing(0.0)], False),
+        ([v2.ToDtype(dtype, scale=True), v2.RandomErasing(0.5), v2.Normalize(MEAN, STD)], True),
+        ([v2.ToDtype(torch.float32, scale=True), v2.RandomErasing(0.5), v2.ToDtype(dtype)], True),
+        ([v2.ToDtype(dtype, scale=True), v2.RandomApply([v2.RandomErasing()])], True),
         ([v2.ToDtype(dtype, scale=True), v2.ToDtype(torch.float32)], False),
-        ([v2.ToDtype(torch.float32, scale=True), v2.RandomErasing(0.0), v2.ToDtype(dtype)], False),
+        ([v2.ToDtype(dtype, scale=True), v2.RandomErasing(0.0), v2.ToDtype(torch.float32)], False),
+        ([v2.ToDtype(dtype, scale=True), v2.RandomErasing(0.0), v2.RandomVerticalFlip()], False),
     ):
         theirs = torchvision.datasets.ImageFolder(folder, v2.Compose([*front, *end]))
         loader = stoker.DataLoader(theirs, 4)

@@ -265,7 +265,7 @@ func kindsOf(j *Job) []string {
 		kinds = append(kinds, "a picture of one pixel")
 	}
 	for _, e := range j.Out.Erased {
-		kinds = append(kinds, fmt.Sprintf("floats erased, noise %v", e.Noise))
+		kinds = append(kinds, fmt.Sprintf("floats of %d bytes erased, noise %v", j.Out.size(), e.Noise))
 	}
 	summing := false
 	for _, s := range j.Steps {
@@ -306,7 +306,8 @@ func allKinds() []string {
 	}
 	kinds := []string{
 		"a picture of one pixel", "a result of one pixel", "pixels of 1 channels", "pixels of 3 channels",
-		"JPEG, grey false", "JPEG, grey true", "floats erased, noise false", "floats erased, noise true",
+		"JPEG, grey false", "JPEG, grey true", "floats of 4 bytes erased, noise false", "floats of 4 bytes erased, noise true",
+		"floats of 2 bytes erased, noise false", "floats of 2 bytes erased, noise true",
 		"grey of 1 channels", "grey of 3 channels", "resize by filter 0, draft true",
 	}
 	for i := range 256 {

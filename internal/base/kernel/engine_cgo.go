@@ -247,6 +247,7 @@ func (e *engine) plan(j *Job, h *header) error {
 	}
 	c.npass, c.timed = C.int32_t(p.n+1), flag(j.Timed)
 	c.is_float, c.is_half, c.chw = flag(j.Out.Float), flag(j.Out.Halves != nil), flag(j.Out.CHW)
+	c.half_type = C.int32_t(j.Out.Half)
 	if j.Out.Halves != nil {
 		*(*Halves)(unsafe.Pointer(&c.half)) = *j.Out.Halves
 	}

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #pragma GCC optimize("fp-contract=off")
+#include "half.h"
 
 // fill_box writes one pixel of size bytes into a box of a plane of rows of w pixels.
 static void fill_box(uint8_t *plane, int w, const int32_t box[4], const void *pixel, size_t size) {
@@ -57,10 +58,17 @@ static void fill_noise(stk_lane *l, const stk_erased *e, const sink *k) {
     for (int y = 0; y < h; y++) {
       const uint64_t key = row_key(e->key, (uint64_t)c * h + y);
       l->target->colours->normals((uint32_t)key, (uint32_t)(key >> 32), line, line + half, half);
-      const size_t at = (size_t)(e->box[1] + y) * k->w + e->box[0];
-      float *out = (float *)k->dst + (chw ? (size_t)c * k->w * k->h + at : at * k->c + c);
-      const int step = chw ? 1 : k->c;
-      for (int x = 0; x < w; x++) out[(size_t)x * step] = line[x] * e->scale[c] + e->bias[c];
+      const size_t row = (size_t)(e->box[1] + y) * k->w + e->box[0], step = chw ? 1 : k->c;
+      const size_t at = chw ? (size_t)c * k->w * k->h + row : row * k->c + c;
+      float *out = (float *)k->dst + at;
+      uint16_t *half_out = (uint16_t *)k->dst + at;
+      for (int x = 0; x < w; x++) {
+        const float v = line[x] * e->scale[c] + e->bias[c];
+        if (l->job.is_half)
+          half_out[x * step] = stk_half(l->job.half_type, v);
+        else
+          out[x * step] = v;
+      }
     }
   }
 }
@@ -68,10 +76,15 @@ static void fill_noise(stk_lane *l, const stk_erased *e, const sink *k) {
 void stk_erase_floats(stk_lane *l, const sink *k) {
   for (stk_erased *e = l->job.erased; e < l->job.erased + l->job.nerased; e++) {
     const int64_t since = tick(l);
+    const float *v = e->bias;
+    const int type = l->job.half_type;
+    const uint16_t half[3] = {stk_half(type, v[0]), stk_half(type, v[1]), stk_half(type, v[2])};
     if (e->noise)
       fill_noise(l, e, k);
+    else if (l->job.is_half)
+      fill_numbers(&l->job, k, e->box, half, sizeof *half);
     else
-      fill_numbers(&l->job, k, e->box, e->bias, sizeof *e->bias);
+      fill_numbers(&l->job, k, e->box, v, sizeof *v);
     tock(l, &e->ns, since);
   }
 }

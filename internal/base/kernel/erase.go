@@ -11,8 +11,9 @@ import (
 // gives.
 
 // Erased is a rectangle of a result of floats: every pixel becomes Bias, or, with Noise, Bias
-// plus Scale times a normal number. The rectangle is in the result, and the normal numbers
-// follow from Key, the position in the rectangle and the channel.
+// plus Scale times a normal number, product and sum rounded to float32, and then to the type
+// of the result. The rectangle is in the result, and the normal numbers follow from Key, the
+// position in the rectangle and the channel.
 type Erased struct {
 	X, Y, W, H  int
 	Noise       bool
@@ -34,7 +35,7 @@ func (o *Output) check(w, h int) error {
 	if o.Halves != nil && o.Float {
 		return JobError("a result of float32 and of 16 bits")
 	}
-	if len(o.Erased) > maxErased || len(o.Erased) > 0 && !o.Float {
+	if len(o.Erased) > maxErased || len(o.Erased) > 0 && !o.Float && (o.Halves == nil || o.Half.Size() != 2) {
 		return JobError(fmt.Sprintf("%d erased rectangles of a result, of floats: %v", len(o.Erased), o.Float))
 	}
 	for _, e := range o.Erased {
@@ -58,7 +59,7 @@ func erase(p Pixels, s *Step) Pixels {
 }
 
 // erase is the twin of Output.Erased, in the result that p was written to.
-func (e *Erased) erase(dst []byte, p Pixels, planes bool) {
+func (e *Erased) erase(dst []byte, p Pixels, o *Output) {
 	line := make([]float32, e.W)
 	for c := range p.C {
 		for y := range e.H {
@@ -67,14 +68,18 @@ func (e *Erased) erase(dst []byte, p Pixels, planes bool) {
 			}
 			for x, v := range line {
 				at := ((e.Y+y)*p.W+e.X+x)*p.C + c
-				if planes {
+				if o.CHW {
 					at = (c*p.H+e.Y+y)*p.W + e.X + x
 				}
 				v = float32(v*e.Scale[c]) + e.Bias[c]
 				if !e.Noise {
 					v = e.Bias[c]
 				}
-				binary.NativeEndian.PutUint32(dst[4*at:], math.Float32bits(v))
+				if o.Float {
+					binary.NativeEndian.PutUint32(dst[4*at:], math.Float32bits(v))
+				} else {
+					binary.NativeEndian.PutUint16(dst[2*at:], o.Half.Bits(v))
+				}
 			}
 		}
 	}

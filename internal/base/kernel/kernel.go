@@ -141,12 +141,12 @@ type Output struct {
 	Float       bool       // float32: x*Scale[c] + Bias[c], product and sum rounded apart; else uint8
 	CHW         bool       // planes; else interleaved
 	Scale, Bias [3]float32 // Float only
-	Erased      []Erased   // Float only
+	Erased      []Erased   // of Float and Halves
 	Halves      *Halves    // 16 bits: Halves[c][x]; nil: as Float says
+	Half        Float      // the type of Halves, in which Erased is written
 }
 
 // Halves are numbers of 16 bits, as their bits: what every byte becomes, in each channel.
-// Which type they are is the caller's business.
 type Halves [3][256]uint16
 
 // size is the bytes of one number of the result.

@@ -125,6 +125,7 @@ typedef struct {
   int64_t decode_ns, write_ns, all_ns;  // ns in the decoder, for writing rows, for the whole run
   float scale[3], bias[3];
   uint16_t half[3][256];           // is_half: what each byte becomes, in each channel
+  int32_t half_type;               // of these, as half.h numbers them: what erased is written in
   int32_t nop;
   stk_pass pass[STK_MAX_PASS];
   stk_op op[STK_MAX_OP];

@@ -73,7 +73,7 @@ func runGo(j *Job, h *header) error {
 	for i := range j.Out.Erased {
 		begun := time.Now()
 		e := &j.Out.Erased[i]
-		e.erase(j.Dst, p, j.Out.CHW)
+		e.erase(j.Dst, p, &j.Out)
 		if j.Timed {
 			j.Spent.Own[e.Owner%Owners] += time.Since(begun)
 		}

@@ -91,7 +91,7 @@ func anyErase(r *rand.Rand, w, h int) Step {
 
 // withErased adds boxes to a result of floats.
 func withErased(r *rand.Rand, o Output, w, h int) Output {
-	for o.Float && r.IntN(3) > 0 && len(o.Erased) < maxErased {
+	for (o.Float || o.Halves != nil) && r.IntN(3) > 0 && len(o.Erased) < maxErased {
 		s := anyErase(r, w, h)
 		o.Erased = append(o.Erased, Erased{
 			X: s.X, Y: s.Y, W: s.W, H: s.H, Noise: r.IntN(2) == 0, Key: r.Uint64(),
@@ -147,7 +147,7 @@ func anyOutput(r *rand.Rand) Output {
 		Bias:  [3]float32{-r.Float32() * 2, -r.Float32() * 3, r.Float32()},
 	}
 	if r.IntN(4) == 0 {
-		o = Output{CHW: o.CHW, Halves: anyHalves(r)}
+		o = Output{CHW: o.CHW, Halves: anyHalves(r), Half: Float16 + Float(r.IntN(2))}
 	}
 	return o
 }

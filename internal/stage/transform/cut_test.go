@@ -58,6 +58,7 @@ var chains = []struct {
 	{`[{"op": "Resize", "size": 80}, {"op": "GaussianBlur", "kernel_size": 9}, "RandomErasing", "RandomHorizontalFlip"]`, 1},
 	{`[{"op": "Resize", "size": 80}, "ToTensor", {"op": "RandomErasing", "value": [0.1, 7, -3]}, {"op": "Normalize", "mean": 0.5, "std": 0.25}, {"op": "RandomApply", "transforms": [{"op": "RandomErasing", "value": "random"}]}]`, 1},
 	{`["ToTensor", {"op": "Pad", "padding": 4, "fill": 1.0}, {"op": "RandomApply", "transforms": [{"op": "Normalize", "mean": 0.5, "std": 0.25}, "RandomHorizontalFlip"]}, {"op": "RandomCrop", "size": 64}]`, 0},
+	{`[{"op": "Resize", "size": 80}, "ToTensor", {"op": "RandomErasing", "value": [0.1, 7, -3]}, {"op": "ToDtype", "dtype": "bfloat16"}, {"op": "Normalize", "mean": 0.5, "std": 0.25}, {"op": "RandomErasing", "value": "random"}]`, 1},
 	{`[{"op": "ToDtype", "dtype": "bfloat16", "scale": true}, {"op": "Pad", "padding": 4, "fill": 1.0}, {"op": "RandomApply", "transforms": [{"op": "Normalize", "mean": 0.5, "std": 0.25}, "RandomHorizontalFlip"]}, {"op": "RandomCrop", "size": 64}]`, 0},
 	{`[{"op": "Resize", "size": 90}, "ToTensor", {"op": "Normalize", "mean": 0.5, "std": 0.25}, "RandomVerticalFlip", {"op": "ToDtype", "dtype": "float16"}]`, 1},
 }

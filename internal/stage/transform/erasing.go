@@ -60,9 +60,6 @@ func (o *erasing) plan(k *known) (operation, *problem) {
 	}
 	done := *o
 	if done.floats = k.tone.float; done.floats {
-		if k.tone.half != 0 {
-			return nil, unerased(k.tone.half)
-		}
 		k.erased = true
 		return &done, nil
 	}
@@ -77,12 +74,6 @@ func (o *erasing) plan(k *known) (operation, *problem) {
 		}
 	}
 	return &done, nil
-}
-
-// unerased is the problem of halves of which some are, or were, erased.
-func unerased(half mem.DType) *problem {
-	return problemf("put RandomErasing before the first conversion to floats, or end with float32",
-		"RandomErasing erases bytes and float32, but the result is %s", half)
 }
 
 // afterErasing reports whether an operation may come after floats were erased: it moves no
@@ -145,35 +136,52 @@ func (o *erasing) do(r *run, c choice) *errs.Error {
 		r.chain.Apply(kernel.Step{Op: kernel.OpErase, X: b.x, Y: b.y, W: b.w, H: b.h, Fill: fill})
 		return nil
 	}
-	r.erased = append(r.erased, erasure{b, o.noise, uint64(c[4]), v, r.tone, r.chain.Owner})
+	e := erasure{
+		box: b, noise: o.noise, key: uint64(c[4]), owner: r.chain.Owner,
+		value: [3]float32{float32(v[0]), float32(v[1]), float32(v[2])}, scale: [3]float32{1, 1, 1},
+	}
+	e.convert(r.tone.dtype())
+	r.erased = append(r.erased, e)
 	return nil
 }
 
-// erasure is a box of floats, with the values that it gets and the tone that the picture
-// had then.
+// erasure is a box of floats, and what its pixels have become: value, or, with noise, value
+// plus scale times a normal number. The operations after it are done to value as torchvision
+// does them to a tensor; noise is rounded once, when it is made.
 type erasure struct {
 	box
-	noise bool
-	key   uint64
-	value [3]float64
-	tone  tone
-	owner uint8
+	noise        bool
+	key          uint64
+	scale, value [3]float32
+	owner        uint8
 }
 
-// boxes is the erased boxes of a result of floats. Their values go through the conversions
-// that came after the erasing.
+func (e *erasure) convert(to mem.DType) {
+	for c, v := range e.value {
+		if !e.noise {
+			e.value[c] = rounded(v, to)
+		}
+	}
+}
+
+func (e *erasure) normalize(o *normalize, of mem.DType) {
+	for c, v := range e.value {
+		if !e.noise {
+			e.value[c] = o.normalized(c, v, of)
+			continue
+		}
+		mean, std := rounded(float32(o.mean[c]), of), rounded(float32(o.std[c]), of)
+		e.value[c], e.scale[c] = (v-mean)/std, e.scale[c]/std
+	}
+}
+
+// boxes is the erased boxes of a result of floats.
 func (r *run) boxes() []kernel.Erased {
 	r.into = r.into[:0]
 	for _, e := range r.erased {
-		k := kernel.Erased{X: e.x, Y: e.y, W: e.w, H: e.h, Noise: e.noise, Key: e.key, Owner: e.owner}
-		for i, v := range e.value {
-			scale := r.tone.a[i] / e.tone.a[i]
-			k.Scale[i], k.Bias[i] = 1, float32(v)
-			if !r.tone.same(&e.tone) {
-				k.Scale[i], k.Bias[i] = float32(scale), float32(float64((v-e.tone.b[i])*scale)+r.tone.b[i])
-			}
-		}
-		r.into = append(r.into, k)
+		r.into = append(r.into, kernel.Erased{
+			X: e.x, Y: e.y, W: e.w, H: e.h, Noise: e.noise, Key: e.key, Scale: e.scale, Bias: e.value, Owner: e.owner,
+		})
 	}
 	return r.into
 }

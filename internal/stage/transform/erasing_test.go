@@ -5,8 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
@@ -95,6 +100,104 @@ func TestNoiseOfErasedFloats(t *testing.T) {
 	}
 	if len(seen) != 8 {
 		t.Errorf("%d different choices of 8", len(seen))
+	}
+}
+
+// TestErasedHalves: what is erased becomes, operation by operation, what torchvision makes of
+// it, each result rounded to the type that the picture has there; the rest stays as it is.
+func TestErasedHalves(t *testing.T) {
+	lane := NewLane()
+	defer lane.Close()
+	in := readSource(t, "wide.png")
+	rapid.Check(t, func(t *rapid.T) {
+		half := rapid.SampledFrom([]mem.DType{mem.Float16, mem.BFloat16}).Draw(t, "half")
+		at := rapid.SampledFrom([]mem.DType{half, mem.Float32}).Draw(t, "first")
+		ops := []string{fmt.Sprintf(`{"op":"ToDtype","dtype":%q,"scale":true}`, at)}
+		numbers := rapid.SliceOfN(rapid.Float64Range(-4, 4), 3, 3).Draw(t, "value")
+		erase := fmt.Sprintf(`{"op":"RandomErasing","p":1,"value":[%v,%v,%v]}`, numbers[0], numbers[1], numbers[2])
+		var value [3]float32
+		normals, place := rapid.IntRange(0, 2).Draw(t, "normals"), rapid.IntRange(0, 2).Draw(t, "place")
+		for i := range 3 { // before, between and after two operations
+			if i == place {
+				ops = append(ops, erase)
+				for c := range value {
+					value[c] = nearest(numbers[c], at)
+				}
+			}
+			switch {
+			case i < normals:
+				mean, std := rapid.Float64Range(-3, 3).Draw(t, "mean"), rapid.Float64Range(0.01, 8).Draw(t, "std")
+				ops = append(ops, fmt.Sprintf(`{"op":"Normalize","mean":%v,"std":%v}`, mean, std))
+				m, s := nearest(mean, at), nearest(std, at)
+				for c, v := range value {
+					value[c] = nearest(float64(nearest(float64(v)-float64(m), at))/float64(s), at)
+				}
+			case i == normals && at != half:
+				at = half
+				ops = append(ops, fmt.Sprintf(`{"op":"ToDtype","dtype":%q}`, half))
+				for c, v := range value {
+					value[c] = nearest(float64(v), half)
+				}
+			}
+		}
+		layout := rapid.SampledFrom([]string{"nchw", "nhwc"}).Draw(t, "layout")
+		key := rng.Key(rapid.Uint64().Draw(t, "key"))
+		made := func(list []string) (*Program, []byte) {
+			p, err := Compile("rgb", listed(t, "["+strings.Join(list, ",")+"]"), layout)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, b := result(t, p, lane, in, key)
+			return p, b
+		}
+		p, got := made(ops)
+		_, want := made(slices.DeleteFunc(slices.Clone(ops), func(op string) bool { return op == erase }))
+		choices, err := p.Explain(lane, in, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := readChoices(choices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := all[0]
+		for i := range 3 * 120 * 90 {
+			pixel, c := i/3, i%3
+			if layout == "nchw" {
+				pixel, c = i%(120*90), i/(120*90)
+			}
+			bits := binary.NativeEndian.Uint16(want[2*i:])
+			x, y := pixel%120-s.whole("left"), pixel/120-s.whole("top")
+			if x >= 0 && y >= 0 && x < s.whole("width") && y < s.whole("height") {
+				bits = FloatOf(half).Bits(value[c])
+			}
+			if b := binary.NativeEndian.Uint16(got[2*i:]); b != bits {
+				t.Fatalf("%s, %s: channel %d of pixel %d, %d is %#x, not %#x", ops, layout, c, x, y, b, bits)
+			}
+		}
+	})
+}
+
+// TestNoiseOfErasedHalves: the normal numbers are those of float32, rounded.
+func TestNoiseOfErasedHalves(t *testing.T) {
+	l := NewLane()
+	defer l.Close()
+	in, key := readSource(t, "wide.png"), rng.Sample(5, 1, 3)
+	const erase = `{"op":"RandomErasing","p":1,"value":"random"}`
+	_, b := whole(t, l, mustCompile(t, "rgb", opsOf(t, `["ToTensor",`+erase+`]`), ""), in, key)
+	want := floatsOf(b)
+	for _, half := range []mem.DType{mem.Float16, mem.BFloat16} {
+		for _, ops := range []string{
+			fmt.Sprintf(`["ToTensor",%s,{"op":"ToDtype","dtype":%q}]`, erase, half),
+			fmt.Sprintf(`["ToTensor",{"op":"ToDtype","dtype":%q},%s]`, half, erase),
+		} {
+			_, got := whole(t, l, mustCompile(t, "rgb", opsOf(t, ops), ""), in, key)
+			for i, v := range want {
+				if bits := binary.NativeEndian.Uint16(got[2*i:]); rounded(v, half) != FloatOf(half).Of(bits) {
+					t.Fatalf("%s: number %d is %#x, and %v in float32", ops, i, bits, v)
+				}
+			}
+		}
 	}
 }
 

@@ -94,6 +94,7 @@ func TestNothingIsLeft(t *testing.T) {
 		`["RandomHorizontalFlip"]`,
 		`["ToTensor",{"op":"ToDtype","dtype":"uint8","scale":true}]`,
 		`["ToTensor","RandomErasing"]`,
+		`["ToTensor","RandomErasing",{"op":"ToDtype","dtype":"float16"}]`,
 		`["ToTensor",{"op":"RandomApply","transforms":[{"op":"Normalize","mean":0.5,"std":0.5}]}]`,
 		`[{"op":"RandomChoice","transforms":["ToTensor",{"op":"ToDtype","dtype":"float32","scale":true}]}]`,
 		`["ToTensor",{"op":"Normalize","mean":0.5,"std":1e-42}]`, // no numbers of JSON's

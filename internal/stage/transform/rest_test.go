@@ -98,6 +98,8 @@ func TestLeaveAndTheRestAreTheWhole(t *testing.T) {
 		`{"op":"RandomCrop","size":[70,80],"padding":9,"padding_mode":"symmetric"},{"op":"RandomRotation","degrees":[180,180]}`,
 		`"ToTensor",{"op":"RandomErasing","p":0.8,"value":[0.1,7,-3]},{"op":"Normalize","mean":0.5,"std":0.25},"RandomErasing"`,
 		`"ToTensor",{"op":"RandomErasing","p":0.8,"value":"random"},{"op":"Normalize","mean":0.5,"std":0.25},{"op":"RandomErasing","value":"random"}`,
+		`{"op":"ToDtype","dtype":"float16","scale":true},{"op":"RandomErasing","p":0.8,"value":[0.1,7,-3]},{"op":"Normalize","mean":0.5,"std":0.25}`,
+		`"ToTensor",{"op":"RandomErasing","p":0.8,"value":0.3},{"op":"ToDtype","dtype":"bfloat16"},{"op":"RandomErasing","value":"random"},{"op":"Normalize","mean":0.5,"std":0.25}`,
 		`"RandomPhotometricDistort","RandomPhotometricDistort"`,
 	}...)
 	front := []string{`{"op":"Resize","size":[90,120]}`, `{"op":"RandomResizedCrop","size":[90,120]},"RandomVerticalFlip"`}
@@ -138,7 +140,12 @@ func TestLeaveAndTheRestAreTheWhole(t *testing.T) {
 		switch {
 		case floats == nil:
 		case floats.Scale == nil:
-			return // halves: TestBareAndLeftAreTheWhole
+			out.Halves, out.Half, size = new(kernel.Halves), FloatOf(floats.DType), 2
+			for c := range becomes[2] {
+				for x := range 256 {
+					out.Halves[c][x] = out.Half.Bits(floats.done(uint8(x), c))
+				}
+			}
 		default:
 			out.Float, size = true, 4
 			for i := range becomes[2] {

@@ -45,7 +45,7 @@ func (t *tone) same(o *tone) bool {
 // output is the kernel's description of the tone.
 func (t *tone) output(chw bool) kernel.Output {
 	if t.half != 0 {
-		return kernel.Output{CHW: chw, Halves: &t.exact.bits}
+		return kernel.Output{CHW: chw, Halves: &t.exact.bits, Half: FloatOf(t.half)}
 	}
 	out := kernel.Output{Float: t.float, CHW: chw}
 	if t.float {
@@ -172,8 +172,6 @@ func (o *convert) plan(k *known) (operation, *problem) {
 			return nil, problemf("leave both conversions out: pictures are uint8 unless they are converted",
 				"float32 can become uint8 only if it came from uint8 with the same scale, with nothing in between")
 		}
-	case o.to != mem.Float32 && k.erased:
-		return nil, unerased(o.to)
 	case k.tone.float:
 		done.scale = false // of no effect
 	default:
@@ -226,6 +224,9 @@ func (o *convert) choose(rng.Key, extent) (c choice, _ *errs.Error) { return c, 
 
 func (o *convert) do(r *run, _ choice) *errs.Error {
 	o.convert(&r.tone, &r.exacts)
+	for i := range r.erased {
+		r.erased[i].convert(o.to)
+	}
 	return nil
 }
 
@@ -315,15 +316,23 @@ func (o *normalize) normalize(t *tone, m *exacts) {
 	was, of := t.exact, t.dtype()
 	if t.exact = o.memo.after; t.exact == nil || was != o.memo.before {
 		t.exact = m.next()
-		t.exact.set(was, of, func(c int, v float32) float32 { return v - rounded(float32(o.mean[c]), of) })
-		t.exact.set(t.exact, of, func(c int, v float32) float32 { return v / rounded(float32(o.std[c]), of) })
+		t.exact.set(was, of, func(c int, v float32) float32 { return o.normalized(c, v, of) })
 	}
+}
+
+// normalized is what torchvision makes of a number of a type: each result is rounded to it.
+func (o *normalize) normalized(c int, v float32, of mem.DType) float32 {
+	v = rounded(v-rounded(float32(o.mean[c]), of), of)
+	return rounded(v/rounded(float32(o.std[c]), of), of)
 }
 
 func (o *normalize) choose(rng.Key, extent) (c choice, _ *errs.Error) { return c, nil }
 
 func (o *normalize) do(r *run, _ choice) *errs.Error {
 	o.normalize(&r.tone, &r.exacts)
+	for i := range r.erased {
+		r.erased[i].normalize(o, r.tone.dtype())
+	}
 	return nil
 }
 

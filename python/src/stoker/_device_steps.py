@@ -364,7 +364,7 @@ def _blurred(act: Act, x: Any, part: slice) -> Any:
 
 
 def erase(floats: Any, script: Script) -> None:
-    """Erases boxes of floats, (rows, channels, height, width)."""
+    """Erases boxes of floats, (rows, channels, height, width), by numbers that are computed in float32."""
     torch = ops.torch()
     channels, height, width = floats.shape[1:]
     for samples, rows in script.erased:
@@ -373,10 +373,11 @@ def erase(floats: Any, script: Script) -> None:
         each = max(1, AT_ONCE // max(1, channels * height * width)) if noise else len(rows)
         for begin in range(0, len(rows), each):
             q, here = p[begin : begin + each], at[begin : begin + each]
-            fill = q[:, 5 : 5 + channels].to(floats.dtype).view(-1, channels, 1, 1)
+            fill = q[:, 5 : 5 + channels].to(torch.float32).view(-1, channels, 1, 1)
             if noise:
-                scale = q[:, 10 : 10 + channels].to(floats.dtype).view(-1, channels, 1, 1)
+                scale = q[:, 10 : 10 + channels].to(torch.float32).view(-1, channels, 1, 1)
                 fill = _noise(q, rows[begin : begin + each], channels, height, width).mul_(scale).add_(fill)
+            fill = fill.to(floats.dtype)
             found = torch.where(ops.boxes(q, height, width), fill, floats.index_select(0, here))
             floats.index_copy_(0, here, found)
 

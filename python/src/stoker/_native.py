@@ -328,7 +328,7 @@ def _torchvisions(steps: Sequence[tuple[Any, str]]) -> None:
     state = "pil"
     for step, perhaps in steps:
         after = _after(step, state)
-        if perhaps and after not in (state, "erased"):
+        if perhaps and after.removeprefix(_ERASED) != state.removeprefix(_ERASED):
             raise _Python(f"transform {type(step).__name__} in {perhaps} changes the type of pictures")
         state = after
     if state == "pil":
@@ -337,17 +337,18 @@ def _torchvisions(steps: Sequence[tuple[Any, str]]) -> None:
         )
 
 
+_ERASED = "erased "  # before what a picture is
+
+
 def _after(step: Any, state: str) -> str:
     """What a picture is after a step of torchvision: "pil", "bytes", "floats", "halves" (floats of 16 bits), or
-    "erased", floats of which some were erased. _Python where torchvision does something else to such a picture than
-    the engine, or refuses it."""
+    "erased floats" and "erased halves", of which some were erased. _Python where torchvision does something else to
+    such a picture than the engine, or refuses it."""
     name = type(step).__name__
-    if state == "erased":
+    if state.startswith(_ERASED):
         if name not in _STILL:
             raise _Python(f"transform {name} is given floats of which some were erased")
-        if _after(step, "floats") == "halves":
-            raise _Python(f"transform {name} is given floats of which some were erased")
-        return state
+        return _ERASED + _after(step, state.removeprefix(_ERASED)).removeprefix(_ERASED)
     odd = _Python(f"transform {name} is given {'a PIL image' if state == 'pil' else f'a tensor of {state}'}")
     if _timm.known(type(step)):
         if (found := _timm.after(step, state)) is None:
@@ -383,9 +384,9 @@ def _after(step: Any, state: str) -> str:
     if name == "RandomErasing":
         value = _one(step, "transform", Problems(""))[0]["value"]
         no_byte = state == "bytes" and (value == "random" or not all(0 <= v < 256 for v in value))
-        if state in ("pil", "halves") or no_byte:
+        if state == "pil" or no_byte:
             raise odd
-        return "erased" if state == "floats" else state
+        return _ERASED + state if floats else state
     if name in ("Grayscale", "RandomGrayscale") and state != "pil" or floats and on_bytes(name):
         raise odd
     pads = name in ("Pad", "RandomZoomOut") or name == "RandomCrop" and (step.padding is not None or step.pad_if_needed)

@@ -196,8 +196,8 @@ def _strange(step: Any) -> bool:
 
 def _late(steps: Sequence[Any]) -> int:
     """The number of the first step that is, or holds, one of torchvision's that the engine would do to bytes only, but
-    is given floats: a colour, or one that moves pixels after some were erased. Of floats of 16 bits, the engine erases
-    none, and converts none. The length if there is none."""
+    is given floats: a colour, or one that moves pixels after some were erased. Floats of 16 bits it does not convert.
+    The length if there is none."""
     floats = erased = halves = False
     for at, step in enumerate(steps):
         name = type(step).__name__
@@ -207,10 +207,9 @@ def _late(steps: Sequence[Any]) -> int:
         if erased and any(_is_torchvision(type(one)) and type(one).__name__ not in _STILL for one in inside):
             return at
         theirs = {type(one).__name__ for one in inside if not _is_ours(type(one))}
-        half = any(map(_halves, inside))
-        if halves and theirs & {"RandomErasing", *_CONVERT} or half and erased and theirs:
+        if halves and theirs & set(_CONVERT):
             return at
-        halves = halves or half
+        halves = halves or any(map(_halves, inside))
         erased = erased or floats and any(type(one).__name__ == "RandomErasing" for one in inside)
         for view in views_of(step) or ():
             through = [*steps[:at], *flat(steps_of(view))]

@@ -30,11 +30,12 @@ def known(cls: type) -> bool:
 
 
 def after(step: Any, state: str) -> str | None:
-    """What a picture ("pil", "bytes" or "floats") is after a step, also "erased"; None if timm does something to such a
-    picture that the engine does not."""
+    """What a picture ("pil", "bytes", "floats" or "halves") is after a step, also "erased floats" and the like; None if
+    timm does something to such a picture that the engine does not."""
     if type(step).__name__ == "RandomErasing":
         zeros = not (step.rand_color or step.per_pixel)
-        return {"floats": "erased", "bytes": "bytes" if zeros else None}.get(state)
+        after = {"floats": "erased floats", "halves": "erased halves", "bytes": "bytes" if zeros else None}
+        return after.get(state)
     if state == "pil":
         return {"MaybeToTensor": "floats", "ToTensor": "floats", "MaybePILToTensor": "bytes", "ToNumpy": "bytes"}.get(
             type(step).__name__, "pil"

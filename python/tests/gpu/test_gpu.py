@@ -273,6 +273,13 @@ LEFT: dict[str, list[Any]] = {
         T.RandomErasing(0.5, value="random"),
     ],
     "halves": [T.ColorJitter(0.4), T.ToDtype("bfloat16", scale=True), T.Normalize([0.5] * 3, [0.3] * 3)],
+    "erased halves": [
+        T.RandomCrop(100),
+        T.ToDtype("float16", scale=True),
+        T.RandomErasing(0.7, value=(0.1, 0.4, 0.7)),
+        T.Normalize([0.5] * 3, [0.3] * 3),
+        T.RandomErasing(0.7, value="random"),
+    ],
 }
 
 

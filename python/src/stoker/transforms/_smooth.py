@@ -65,8 +65,8 @@ class RandomErasing(Chance):
 
     Its share of the picture's area is drawn from ``scale``, its height by its width from ``ratio``. ``value`` is one
     number, one for each channel, or ``"random"`` for normal numbers, which floats can have and bytes cannot. It is in
-    the units that the numbers have at this place: after ``Normalize``, 0 is the mean. On floats, it must come after the
-    transforms that move pixels.
+    the units that the numbers have at this place: after ``Normalize``, 0 is the mean. On floats, also of 16 bits, it
+    must come after the transforms that move pixels.
     """
 
     value: list[float] | None
