@@ -63,7 +63,7 @@ def train(batches: Any, device: torch.device, model: str, count: int) -> tuple[f
         found.backward()
         optimizer.step()
         optimizer.zero_grad()
-        loss = float(found)
+        loss = found.item()
         step += 1
         if step == 1:
             begin = time.perf_counter()
