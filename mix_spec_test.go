@@ -2,6 +2,7 @@ package stoker_test
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,15 +71,21 @@ batch_transform:
 	}
 }
 
-// Pictures of 16 bits are mixed, too: as bits, which are those of a picture mixed with itself.
+// Pictures of 16 bits are mixed, too, by the shares that the labels say.
 func TestBatchTransformOfHalves(t *testing.T) {
-	for dtype, want := range map[string]stoker.Bits{"float16": 0x3666, "bfloat16": 0x3ECD} { // 102/255
+	value := map[string]func(stoker.Bits) float64{
+		"float16": func(b stoker.Bits) float64 { // those here are between 2^-14 and 1
+			return math.Ldexp(1+float64(b&0x3FF)/1024, int(b>>10)-15)
+		},
+		"bfloat16": func(b stoker.Bits) float64 { return float64(math.Float32frombits(uint32(b) << 16)) },
+	}
+	for dtype, of := range value {
 		root := t.TempDir()
-		for _, name := range []string{"a/1.ppm", "b/2.ppm"} {
+		for name, pixel := range map[string]string{"a/1.ppm": "fff", "b/2.ppm": "333"} { // 102 and 51
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(root, name), []byte("P6 1 1 255\nfff"), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(root, name), []byte("P6 1 1 255\n"+pixel), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -99,6 +106,7 @@ batch_transform: {op: MixUp, num_classes: 2}
 			t.Fatal(err)
 		}
 		defer l.Close()
+		rows := 0
 		for batch, err := range l.Batches(context.Background()) {
 			if err != nil {
 				t.Fatal(err)
@@ -107,11 +115,25 @@ batch_transform: {op: MixUp, num_classes: 2}
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, bits := range images.Data {
-				if int(bits) < int(want)-1 || int(bits) > int(want)+1 {
-					t.Errorf("%s: %#x, not %#x", dtype, bits, want)
-				}
+			labels, err := batch.Float32("label")
+			if err != nil {
+				t.Fatal(err)
 			}
+			for r := range batch.Rows {
+				of0, of1 := float64(labels.Row(r)[0]), float64(labels.Row(r)[1])
+				if of0 < 0.01 || of1 < 0.01 {
+					t.Errorf("%s: row %d is not mixed: %v, %v", dtype, r, of0, of1)
+				}
+				for _, bits := range images.Row(r) {
+					if want := of0*102/255 + of1*51/255; math.Abs(of(bits)/want-1) > 1.0/128 { // three roundings of 8 bits
+						t.Errorf("%s: row %d is %v, not %v", dtype, r, of(bits), want)
+					}
+				}
+				rows++
+			}
+		}
+		if rows != 2 {
+			t.Errorf("%s: %d rows", dtype, rows)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (b *Batch) SampleError(t *fill.Task, err error) (*errs.Error, bool) {
 }
 
 // OnBad applies the policy to a sample that failed, with what SampleError returned, and
-// reports whether the task continues with another sample.
+// reports whether the task continues with another sample. One at a time for each batch.
 func (b *Batch) OnBad(t *fill.Task, e *errs.Error, may bool) (again bool) {
 	if !may || b.m.spec.OnBad.Policy == spec.Fail {
 		b.fail(e)
@@ -101,7 +101,7 @@ func look(e *errs.Error) string {
 // FillIn finds a row to copy from for a batch in which every sample is skipped:
 // another sample is decoded into the row of the last one, which stays marked as not
 // valid. Last means last by place, because which task ends last depends on the
-// lanes. It returns nil if there is nothing to do.
+// lanes. It returns nil if there is nothing to do. One at a time for each batch.
 func (b *Batch) FillIn() *fill.Task {
 	if b.Gone.Load() || b.m.spec.Batch.Pack > 0 || len(b.Bad) < b.Rows || b.Err != nil || slices.Contains(b.good[:b.Rows], true) {
 		return nil

@@ -7,8 +7,10 @@
 //	order           fill, by any crew, in any order                     columns, counts
 //
 // What a Batch becomes depends on its steps and samples alone, not on who filled which row
-// or when. The package starts nothing, takes no lock and knows no other batch: its caller
-// says when each method may be called.
+// or when. The package starts nothing and takes no lock. Draw, Needs, SampleError, Complete
+// and Inputs may take long, and are called without the caller's lock. OnBad and FillIn change
+// the batch's error and its list of bad samples: the caller calls them under one lock. Stamp
+// writes only its own row. Complete and Inputs come after all rows.
 package compose
 
 import (

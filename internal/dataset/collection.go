@@ -376,9 +376,9 @@ func (c *Collection) Lengths(field string) ([]int32, error) {
 				return nil, err
 			}
 		}
-		size := ds.Size
+		size, try := ds.Size, "name a field that every sample has, or give lengths= as a list"
 		if exact, ok := p.Dataset.(measurer); ok {
-			size = exact.Length
+			size, try = exact.Length, "such an index knows pages, and few values: give lengths= as a list"
 		}
 		step := int64(1)
 		if t, ok := p.stored(field); ok {
@@ -394,8 +394,7 @@ func (c *Collection) Lengths(field string) ([]int32, error) {
 			}
 			switch {
 			case n < 0:
-				return nil, errs.New(errs.Config, "lengths is %q, and the index does not know how long that is in sample %d", field, p.First+id).
-					Try("name a field that every sample has, or give lengths= as a list")
+				return nil, errs.New(errs.Config, "lengths is %q, and the index does not know how long that is in sample %d", field, p.First+id).Try("%s", try)
 			case n > 1<<31-1:
 				return nil, errs.New(errs.Config, "sample %d has %d bytes in field %q: lengths go to %d", p.First+id, n, field, 1<<31-1)
 			}

@@ -51,7 +51,7 @@ func (f *Filler) Small() bool {
 // Readers fill small samples where they are read: in goroutines of fetch. Safe for
 // concurrent use.
 type Readers struct {
-	Each atomic.Int64 // ns that one read takes, as far as that is known
+	ReadTime atomic.Int64 // ns that one read takes, a running mean
 
 	filler *Filler
 	desk   ReadersDesk
@@ -89,13 +89,12 @@ type bunch struct {
 type spent struct{ read, fill, items, bytes int64 }
 
 // rows is the number of reads in a bunch.
-func (r *Readers) rows() int { return max(1, int(int64(bunchTime)/max(r.Each.Load(), 1))) }
+func (r *Readers) rows() int { return max(1, int(int64(bunchTime)/max(r.ReadTime.Load(), 1))) }
 
-// Begin passes a batch's samples to readers in bunches. It returns those that take the
-// usual way, and does nothing with them: long samples, and those of a
-// store that a link leads to, where neighbours should be read together. Every bunch has at
-// least one sample of its own: the batch would not
-// wait for a bunch without any, which could then run when the batch is reused.
+// Begin passes small samples to the readers, in bunches. It returns the others, which the
+// caller submits: long samples, and those that are read over a link, where neighbours are read
+// together. Every bunch has a sample that the batch waits for: otherwise it might run after
+// the batch is used again.
 func (r *Readers) Begin(b *Batch, bunches *Bunches, fetcher *fetch.Fetcher) (usual []*fetch.Request) {
 	most := r.rows()
 	*bunches = (*bunches)[:0]
@@ -178,7 +177,7 @@ func (u *bunch) Run(rc *fetch.ReadContext) {
 	end := stats.Monotonic()
 	if count > 0 {
 		each := (read - begin) / int64(count)
-		r.Each.Store(r.Each.Load() + (each-r.Each.Load())/8)
+		r.ReadTime.Store(r.ReadTime.Load() + (each-r.ReadTime.Load())/8)
 	}
 	u.spent = spent{read: read - begin, fill: end - read, items: int64(count), bytes: bytes}
 	if onThread {

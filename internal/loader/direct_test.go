@@ -42,10 +42,10 @@ func fillBy(l *Loader, readers bool) {
 	l.choose(readers)
 }
 
-// readTakes makes the readers of a loader's small samples expect reads of that length: a
-// third of the most that they do at once, for one.
+// readTakes makes the readers believe that one read takes so long, which decides how many
+// samples a bunch has.
 func readTakes(l *Loader, each time.Duration) {
-	l.crew.(readers).small.Each.Store(int64(each))
+	l.crew.(readers).small.ReadTime.Store(int64(each))
 }
 
 // Samples that readers fill themselves come out as those that lanes fill, in every
@@ -72,7 +72,7 @@ func TestSmallSamplesComeOutTheSame(t *testing.T) {
 			}
 			fillBy(lanes, false)
 			want := texts(walkAll(t, lanes, 1, 0, 0))
-			for _, pace := range []time.Duration{1, 66 * time.Microsecond, time.Second} {
+			for _, pace := range []time.Duration{1, 66 * time.Microsecond, time.Second} { // as many as fit, three, and one
 				readTakes(readers, pace)
 				if got := texts(walkAll(t, readers, 1, 0, 0)); !slices.Equal(got, want) {
 					t.Errorf("reads that take %v: another stream", pace)

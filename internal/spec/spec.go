@@ -104,9 +104,9 @@ const sixteenths = 16
 // wordTakes separates the choice of rows from everything else that is random.
 const wordTakes = 1<<63 + 2
 
-// Takes reports whether the decoder gets the pictures of a row, by the key of its place: a pass
-// that is resumed gives it the same ones. The lanes decode what it refuses, and what is no
-// JPEG that it knows.
+// Takes reports whether the pictures of a row go to the decoder. It depends on the key of the
+// row's place, so a resumed pass chooses the same rows. The lanes decode pictures that the
+// decoder refuses, and all that are not JPEGs of a kind that can be sent.
 func (d DecodeDevice) Takes(key rng.Key) bool {
 	return d.By != "" && key.With(wordTakes).Intn(0, sixteenths) < int64(cmp.Or(d.Share, sixteenths))
 }

@@ -87,6 +87,15 @@ func (l *Stream) explainRow(row *ExplainedRow, sample int64, lane *transform.Lan
 	}
 }
 
+// choose is what a program chooses for field i of a sample with this key.
+func (l *Stream) choose(prog *transform.Program, lane *transform.Lane, encoded []byte, key rng.Key, i int) ([]transform.Choice, error) {
+	own := key.With(uint64(i))
+	if d := l.spec.DecodeDevice; d.Takes(key) {
+		return prog.ExplainSent(lane, encoded, own, d.Repeats)
+	}
+	return prog.Explain(lane, encoded, own)
+}
+
 func (l *Stream) choices(row *ExplainedRow, sample int64, lane *transform.Lane, key rng.Key) error {
 	part, local := l.data.Of(sample)
 	if part.Samples == nil { // the user's own code makes it, from what it likes
@@ -108,11 +117,7 @@ func (l *Stream) choices(row *ExplainedRow, sample int64, lane *transform.Lane, 
 		if f.IsInt || prog == nil {
 			continue
 		}
-		explain := prog.Explain
-		if l.spec.DecodeDevice.Takes(key) {
-			explain = prog.ExplainSent
-		}
-		choices, err := explain(lane, f.Data, key.With(uint64(i)))
+		choices, err := l.choose(prog, lane, f.Data, key, i)
 		if err != nil {
 			return part.Locate(err, &s, part.Value[i], i)
 		}

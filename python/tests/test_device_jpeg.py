@@ -250,15 +250,22 @@ def test_a_share_of_the_rows(photos: Path, decoder: Counted) -> None:
     assert sorted(set(ranks)) == sorted(set(decoder.all))
 
 
-def test_it_is_told_which_rows_are_decoded_there(photos: Path, decoder: Counted) -> None:
-    with loader(photos, CROP, "cpu", 0.25, seed=5) as made:
-        told = [row for step in range(len(made)) for row in made.explain(step)["rows"]]
-        list(made)
-    (field,) = told[0]["choices"]
-    where = [{choice.get("device", False) for choice in row["choices"][field]} for row in told if row["valid"]]
-    assert all(len(one) == 1 for one in where)
-    assert where.count({True}) == len(decoder.all) > 0
-    assert where.count({False}) == 50 - len(decoder.all)
+def test_it_is_told_which_rows_are_decoded_there(tmp_path: Path, photos: Path, decoder: Counted) -> None:
+    """Not those of progressive pictures, which the engine decodes."""
+    shutil.copytree(photos, tmp_path / "all")
+    for number in range(50, 60):
+        (tmp_path / f"all/class_0/{number}.jpg").write_bytes(jpeg(number, sizes(number), progressive=True))
+    for share in (0.25, 1.0):
+        decoder.calls.clear()
+        with loader(tmp_path / "all", CROP, "cpu", share, seed=5) as made:
+            told = [row for step in range(len(made)) for row in made.explain(step)["rows"]]
+            list(made)
+        (field,) = told[0]["choices"]
+        where = [{choice.get("device", False) for choice in row["choices"][field]} for row in told if row["valid"]]
+        assert all(len(one) == 1 for one in where)
+        assert where.count({True}) == len(decoder.all) > 0
+        assert where.count({False}) == 60 - len(decoder.all)
+    assert len(decoder.all) == 50
 
 
 def test_states_know_the_decoder(photos: Path) -> None:

@@ -234,7 +234,9 @@ def test_states_and_explanations(folder: Path) -> None:
 
 def test_a_step_may_be_moved_in_the_middle_of_a_run(folder: Path) -> None:
     """Its choices and its bytes are the same on either side, and so are states."""
-    steps = [FRONT, T.ColorJitter(0.4), T.RandomResizedCrop(24), T.ToDtype(torch.float32, scale=True)]
+    front = T.Resize(SIZE, draft=True)  # where it is decoded
+    crop = T.RandomResizedCrop(24, interpolation=BICUBIC)
+    steps = [front, T.ColorJitter(0.4), crop, T.ToDtype(torch.bfloat16, scale=True)]
     with loader(folder, steps, []) as plain:
         want = list(plain)
     got: list[Any] = []

@@ -295,8 +295,9 @@ def test_parquet_lists_are_ragged_or_padded() -> None:
         in_order(stoker.ParquetDataset(path, [Field("x", to=8)]))
 
 
-def test_the_index_of_parquet_knows_no_lengths() -> None:
-    """It knows pages. A share of one, taken for a length, would sort and pack samples wrongly."""
+def test_the_index_of_parquet_knows_few_lengths() -> None:
+    """It knows pages, and values of few columns. A share of a page, taken for a length, would sort and pack samples
+    wrongly."""
     found = stoker.ParquetDataset(stored("parquet") / "lists.parquet", columns=["x"])
     with pytest.raises(stoker.ConfigError, match="how long that is in sample 0") as said:
         list(stoker.DataLoader(found, 2, lengths="x", bucket=4))

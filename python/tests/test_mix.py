@@ -348,14 +348,22 @@ def test_what_is_known_of_a_batch_can_be_reached_whatever_a_function_returns(tmp
             assert loader.state_dict()["position"] == 8 * (step + 1)
 
 
-@pytest.mark.parametrize("device", [None, "cpu"])
-def test_a_function_cannot_end_the_loop(folder: Path, device: str | None) -> None:
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"batch_transform": lambda batch: next(iter(()))},
+        {"batch_transform": lambda batch: next(iter(())), "device": "cpu"},
+        {"device_transform": [lambda pictures: next(iter(()))], "device": "cpu"},
+        {"batch_transform": T.CutMix(num_classes=9, labels_getter=lambda batch: next(iter(())))},
+    ],
+)
+def test_a_function_cannot_end_the_loop(folder: Path, keywords: dict[str, Any]) -> None:
     """An iterator of its own that has run out must not look like the end of the epoch."""
-    ended: Iterator[Any] = iter([])
-    with (
-        stoker.DataLoader(small(folder), 4, batch_transform=lambda batch: next(ended), device=device) as loader,
-        pytest.raises(RuntimeError, match="StopIteration"),
-    ):
+    dataset: Any = small(folder)
+    if isinstance(keywords.get("batch_transform"), T.CutMix):  # the engine needs no labels_getter
+        dataset = [(torch.zeros(3, 4, 4), 1)] * 8
+    make: Any = stoker.DataLoader
+    with make(dataset, 4, **keywords) as loader, pytest.raises(RuntimeError, match="has run out"):
         list(loader)
 
 

@@ -140,6 +140,35 @@ class Couple(tuple[Any, ...]):
     """A tuple of another one's."""
 
 
+class Named(list[Any]):
+    """A list with something else to say."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self.name = name
+
+
+class Attributes(dict[str, Any]):
+    """A dict whose keys are attributes, also those that it does not have."""
+
+    __getattr__ = dict.get
+
+
+class Several(tuple[Any, ...]):
+    """One that is made of several arguments."""
+
+    def __new__(cls, *found: Any) -> Several:
+        return super().__new__(cls, found)
+
+
+class Groups(defaultdict[str, Any]):
+    """One with a constructor of its own."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(list)
+        self.label = label
+
+
 class Wanting(tuple[Any, ...]):
     """One that is not made of an iterable."""
 
@@ -158,11 +187,18 @@ def test_classes_of_containers(device: Device) -> None:
         OrderedDict(x=one),
         UserDict(x=one),
     ]
+    named, groups = Named("left"), Groups("right")
+    named.append(one)
+    groups["x"] = one
+    made += [named, Attributes(x=one, to_be=one), Several(one, one), groups]
     (batch,) = stoker.PrefetchLoader([made], "cuda")
     device.drain()
     kinds = [type(value) for value in batch]
-    assert kinds == [Kept, Couple, tuple, torch.return_types.max, defaultdict, OrderedDict, UserDict]
+    plain = [Kept, Couple, tuple, torch.return_types.max, defaultdict, OrderedDict, UserDict]
+    assert kinds == [*plain, Named, Attributes, tuple, dict]
     assert batch[4].default_factory is list
+    assert [len(value) for value in batch] == [len(value) for value in made]
+    assert batch[7].name == "left"
     for value in batch:
         tensors = value.values() if isinstance(value, Mapping) else value
         assert all(device.is_there(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor))

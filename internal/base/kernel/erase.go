@@ -35,8 +35,11 @@ func (o *Output) check(w, h int) error {
 	if o.Halves != nil && o.Float {
 		return JobError("a result of float32 and of 16 bits")
 	}
-	if len(o.Erased) > maxErased || len(o.Erased) > 0 && !o.Float && (o.Halves == nil || o.Half.Size() != 2) {
-		return JobError(fmt.Sprintf("%d erased rectangles of a result, of floats: %v", len(o.Erased), o.Float))
+	if len(o.Erased) > maxErased {
+		return JobError(fmt.Sprintf("%d erased rectangles: there may be %d", len(o.Erased), maxErased))
+	}
+	if len(o.Erased) > 0 && !o.Float && (o.Halves == nil || o.Half.Size() != 2) {
+		return JobError("erased rectangles need a result of float32, or of 16 bits whose type is named")
 	}
 	for _, e := range o.Erased {
 		if s := (Step{X: e.X, Y: e.Y, W: e.W, H: e.H}); !s.inside(w, h) {

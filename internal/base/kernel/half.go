@@ -11,10 +11,11 @@ const (
 	Float64
 	Float16  // IEEE 754 binary16
 	BFloat16 // the upper half of a float32
+	NoFloat  // none of these
 )
 
 // Size is the bytes of a number.
-func (f Float) Size() int { return [...]int{4, 8, 2, 2}[f] }
+func (f Float) Size() int { return [...]int{4, 8, 2, 2, 0}[min(f, NoFloat)] }
 
 // Bits is the number of a type of 16 bits that is nearest to v, the even one of two that are
 // equally near; one out of range is infinite.
@@ -32,7 +33,7 @@ func (f Float) Bits(v float32) uint16 {
 // Of is the value of a number of a type of 16 bits, exactly.
 func (f Float) Of(bits uint16) float32 {
 	if f == Float16 {
-		return Half(bits)
+		return half(bits)
 	}
 	return math.Float32frombits(uint32(bits) << 16)
 }
@@ -66,8 +67,8 @@ func nearest(m uint64, drop uint) uint16 {
 	return uint16(kept)
 }
 
-// Half is the value of a binary16 (IEEE 754-2008), exactly.
-func Half(h uint16) float32 {
+// half is the value of a binary16 (IEEE 754-2008), exactly.
+func half(h uint16) float32 {
 	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&0x1F), uint32(h&0x3FF)
 	switch exp {
 	case 0: // frac * 2^-24, exactly

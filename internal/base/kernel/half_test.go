@@ -23,10 +23,10 @@ func halves() []float64 {
 func TestHalves(t *testing.T) {
 	all := halves()
 	for h, want := range all {
-		if got := float64(Half(uint16(h))); got != want {
+		if got := float64(half(uint16(h))); got != want {
 			t.Fatalf("%#04x is %v, want %v", h, got, want)
 		}
-		if got := -float64(Half(uint16(h) | 0x8000)); got != want {
+		if got := -float64(half(uint16(h) | 0x8000)); got != want {
 			t.Fatalf("%#04x is %v, want %v", h|0x8000, -got, -want)
 		}
 		if got := HalfBits(want); int(got) != h {
@@ -58,7 +58,7 @@ func TestHalves(t *testing.T) {
 			t.Errorf("%v becomes %#04x, want %#04x", x, got, want)
 		}
 	}
-	if !math.IsNaN(float64(Half(HalfBits(math.NaN())))) || !math.IsInf(float64(Half(0xFC00)), -1) {
+	if !math.IsNaN(float64(half(HalfBits(math.NaN())))) || !math.IsInf(float64(half(0xFC00)), -1) {
 		t.Error("NaN or infinity does not stay what it is")
 	}
 }

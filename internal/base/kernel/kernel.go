@@ -143,7 +143,7 @@ type Output struct {
 	Scale, Bias [3]float32 // Float only
 	Erased      []Erased   // of Float and Halves
 	Halves      *Halves    // 16 bits: Halves[c][x]; nil: as Float says
-	Half        Float      // the type of Halves, in which Erased is written
+	Half        Float      // the type of Halves; needed only if Erased is not empty
 }
 
 // Halves are numbers of 16 bits, as their bits: what every byte becomes, in each channel.

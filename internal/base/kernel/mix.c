@@ -1,4 +1,5 @@
-// MixUp for any processor: rows of a batch blended with the rows before them.
+// MixUp, rows of a batch blended with the rows before them: the choice of code, and that for
+// any processor.
 #ifdef __clang__
 #pragma STDC FP_CONTRACT OFF
 #else

@@ -12,9 +12,9 @@ import (
 // listed stay as they are, and no row is listed twice. A number becomes before*(1-lambda) +
 // own*lambda, each product rounded to the type before the sum. Factors are rounded to the type,
 // or, where it has 16 bits, to float32, in which these are computed: torchvision's result, to
-// the bit.
+// the bit, except for the bits of NaN.
 func MixUp(data []byte, size int, of Float, rows []int32, lambda float64) error {
-	if n := of.Size(); size < 0 || size%n != 0 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(n) != 0 {
+	if n := of.Size(); n == 0 || size < 0 || size%n != 0 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(n) != 0 {
 		return JobError(fmt.Sprintf("rows of %d bytes do not hold floats of %d", size, n))
 	}
 	if err := checkRows(data, size, rows); err != nil || len(rows) == 0 || size == 0 {

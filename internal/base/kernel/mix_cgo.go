@@ -9,18 +9,24 @@ package kernel
 */
 import "C"
 
-import "unsafe"
+import (
+	"sync"
+	"unsafe"
+)
 
 // mixLevel is the level of a target for mixUpAt: -1 for the twin, 0 for any processor, 1 for AVX2.
 func mixLevel(target string) int {
-	switch rank(target) {
-	case rank("go"):
+	switch target {
+	case "go":
 		return -1
-	case rank("base"):
+	case "base":
 		return 0
 	}
-	return int(C.stk_mix_level())
+	return bestMix()
 }
+
+// bestMix is asked once: CPUID is slow in virtual machines.
+var bestMix = sync.OnceValue(func() int { return int(C.stk_mix_level()) })
 
 func mixUpAt(data []byte, size int, of Float, rows []int32, lambda float64, level int) {
 	if level < 0 {

@@ -182,7 +182,7 @@ func castFloats(dst, src []byte, from, to mem.DType) error {
 	for i := 0; len(src) > 0; i, src = i+1, src[size:] {
 		switch from {
 		case mem.Float16:
-			v := kernel.Half(le.Uint16(src))
+			v := kernel.Float16.Of(le.Uint16(src))
 			putFloat(dst, i, to, float64(v), v)
 		case mem.Float32:
 			v := math.Float32frombits(le.Uint32(src))

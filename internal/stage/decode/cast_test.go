@@ -45,7 +45,7 @@ func number(p []byte, d mem.DType) *big.Float {
 	case mem.Float64:
 		x = math.Float64frombits(le.Uint64(p))
 	case mem.Float16:
-		x = float64(kernel.Half(le.Uint16(p)))
+		x = float64(kernel.Float16.Of(le.Uint16(p)))
 	}
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil
@@ -64,7 +64,7 @@ func rounded(x *big.Float, to mem.DType) float64 {
 		return v
 	}
 	v, _ := x.Float64() // no integer of 64 bits is finite as float16 and not exact here
-	return float64(kernel.Half(kernel.HalfBits(v)))
+	return float64(kernel.Float16.Of(kernel.HalfBits(v)))
 }
 
 // Every pair of types that goes together, against math/big: integers stay equal or

@@ -57,7 +57,7 @@ func (m *exacts) next() *exact {
 	return m.all[m.used-1]
 }
 
-// FloatOf is a type of floats as the kernel calls it.
+// FloatOf is a type of floats as the kernel calls it; one of no size for other types.
 func FloatOf(t mem.DType) kernel.Float {
 	switch t {
 	case mem.Float16:
@@ -66,8 +66,10 @@ func FloatOf(t mem.DType) kernel.Float {
 		return kernel.BFloat16
 	case mem.Float64:
 		return kernel.Float64
+	case mem.Float32:
+		return kernel.Float32
 	}
-	return kernel.Float32
+	return kernel.NoFloat
 }
 
 // rounded is v as a number of a type.

@@ -104,15 +104,17 @@ func (p *Program) Explain(l *Lane, encoded []byte, key rng.Key) ([]Choice, error
 	return p.explain(l, encoded, key, len(p.steps))
 }
 
-// ExplainSent explains a picture that Sent sends, if it can: all of it is done on the device
-// then.
-func (p *Program) ExplainSent(l *Lane, encoded []byte, key rng.Key) ([]Choice, error) {
+// ExplainSent is Explain for a picture that is sent if it can be: all of its steps are done on
+// the device then. repeats is that of Sent.
+func (p *Program) ExplainSent(l *Lane, encoded []byte, key rng.Key, repeats bool) ([]Choice, error) {
 	away := len(p.steps)
 	if p.of == "image" {
 		if _, err := p.Begin(l, encoded, key); err != nil {
 			return nil, err
 		}
-		if _, ok := l.window(); ok {
+		if _, sent, err := p.Sent(l, 0, make([]byte, 4*WindowNumbers), nil, repeats); err != nil {
+			return nil, err
+		} else if sent {
 			away = 0
 		}
 	}

@@ -48,8 +48,8 @@ const OpErased = 255
 // and gives bytes, HWC, and how floats are made of the bytes that the other operations give;
 // nil if these stay bytes. StepsOf makes the steps of the others. Explain explains all of
 // them. The digest is that of p, because the numbers are the same wherever they are made, except
-// those of a Resize with draft, which the client does without it. asks is the keyword that asks
-// for it, for errors.
+// where a Resize or RandomResizedCrop with draft is left: the client has no JPEG to decode
+// smaller. asks is the keyword that asks for it, for errors.
 func (p *Program) Leave(n int, asks string) (*Program, *Left, error) {
 	if p.of != "image" {
 		return nil, nil, errs.New(errs.Config, "%s is for pictures, and this field is %s", asks, p.of)

@@ -104,15 +104,6 @@ func windowOf(steps []kernel.Step, from, at size) (w window, ok bool) {
 	return w, now == at
 }
 
-// window is what the client would do with the picture begun last; false if it is no JPEG that
-// it decodes, or has to be padded.
-func (l *Lane) window() (window, bool) {
-	if !l.jpeg {
-		return window{}, false
-	}
-	return windowOf(l.run.chain.Steps(), l.picture, l.run.at().size)
-}
-
 // Sent appends to dst what a client needs of the JPEG begun last to make its row, and writes
 // to numbers, WindowNumbers int32, how. false: the row has to be made here, and the numbers are
 // zero. repeats: the decoder repeats samples of chroma. After true, there is no Finish.
@@ -121,7 +112,11 @@ func (p *Program) Sent(l *Lane, sample int64, numbers, dst []byte, repeats bool)
 	if l.program != p || p.of != "image" {
 		return dst, false, errs.New(errs.Bug, "transform: Sent without a Begin of the same program")
 	}
-	w, ok := l.window()
+	if !l.jpeg {
+		return dst, false, nil
+	}
+	at := l.run.at().size
+	w, ok := windowOf(l.run.chain.Steps(), l.picture, at)
 	if !ok {
 		return dst, false, nil
 	}

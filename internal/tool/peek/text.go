@@ -218,7 +218,7 @@ func (l *list) number(p []byte) {
 	case mem.Int64:
 		l.dst = strconv.AppendInt(l.dst, int64(le.Uint64(p)), 10)
 	case mem.Float16:
-		l.float(float64(kernel.Half(le.Uint16(p))), 5, 64) // 11 bits: 5 digits tell them apart
+		l.float(float64(kernel.Float16.Of(le.Uint16(p))), 5, 64) // 11 bits: 5 digits tell them apart
 	case mem.BFloat16:
 		l.float(float64(math.Float32frombits(uint32(le.Uint16(p))<<16)), 4, 64) // 8 bits
 	case mem.Float32:

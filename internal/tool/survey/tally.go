@@ -291,7 +291,7 @@ func at(data []byte, i int, typ mem.DType) float64 {
 	case mem.Uint64:
 		return float64(binary.LittleEndian.Uint64(p))
 	case mem.Float16:
-		return float64(kernel.Half(binary.LittleEndian.Uint16(p)))
+		return float64(kernel.Float16.Of(binary.LittleEndian.Uint16(p)))
 	case mem.BFloat16:
 		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(p)) << 16))
 	case mem.Float32:

@@ -114,16 +114,16 @@ class DataLoader(Passing, _Base[T]):
     max_bad, max_bad_rate   the most bad samples in a pass, as a number and as a share; more raise DataError
     device            "cuda", "cuda:1" or a torch.device: batches are on that GPU, copied before the loop asks for them.
                       "cuda" is torch's current device when the first batch of a pass is asked for. Tensors, ``valid``,
-                      ``cu_seqlens`` and ``position_ids`` move, at any depth of tuples, lists, dicts and named tuples;
-                      ``ids``, texts, JSON and other objects stay. The loop's stream is the one that is current when it
-                      calls next; a batch that another stream uses has to be recorded there (record_stream), as any
-                      tensor. pin_memory has no effect then. "cpu": the same queue, and nothing is copied. With
-                      output="jax", a jax.Device or its name ("cpu", "gpu", "cuda:1"): arrays are put there, and what is
-                      said of tensors holds for arrays of NumPy and JAX, except about streams
+                      ``cu_seqlens`` and ``position_ids`` move, at any depth of tuples, lists and mappings; ``ids``,
+                      texts, JSON and other objects stay. The loop's stream is the one that is current when it calls
+                      next; a batch that another stream uses has to be recorded there (record_stream), as any tensor.
+                      pin_memory has no effect then. "cpu": the same queue, and nothing is copied. Needs output="torch"
+                      or "jax". With output="jax", a jax.Device or its name ("cpu", "gpu", "cuda:1"): arrays are put
+                      there, and what is said of tensors holds for arrays of NumPy and JAX, except about streams
     device_prefetch   batches on the device, or the devices of sharding, besides the one that the loop has; default: 2
-    static_buffers    True: the same tensors in every step and epoch, for CUDA graphs. Each batch is copied into them
-                      when the loop takes it, so the one before is gone then. Needs device, dense fields and full
-                      batches (tail "fill" or "drop"); one pass at a time
+    static_buffers    True: the same tensors in every step and epoch, for CUDA graphs, ``valid`` among them (with pack,
+                      ``position_ids``). Each batch is copied into them when the loop takes it, so the one before is
+                      gone then. Needs device, dense fields and full batches (tail "fill" or "drop"); one pass at a time
     output            "torch" (default if torch is installed), "numpy", "jax"
     sharding          a jax.sharding.Sharding, such as NamedSharding(mesh, PartitionSpec("data")), with output="jax":
                       batches have global arrays, of the rows of all processes, put there ahead as with device.

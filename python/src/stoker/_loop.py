@@ -431,10 +431,11 @@ class Positioned(Checked):
 
         Returns {"epoch", "position", "rank", "world_size", "rows"}, and for a dataset of your own "python": who makes
         it. A row has "place", "sample", "valid", "file" (and "member" in a shard), and "choices": what each transform
-        chose for every image field, such as the crop box; with "device": True if it is done on the device (in a row
-        that decode_device= gives to its decoder, also the first steps, unless that refuses the picture).
-        "batch_transform" is what MixUp or CutMix chooses, such as "lam" and the box: each valid row is mixed with the
-        valid row before it, and the first with the last. Steps are counted as in ``batch.step``. Nothing is delivered.
+        chose for every image field, such as the crop box; with "device": True if it is done on the device. With
+        decode_device=, rows whose picture the device decodes have that on every step. A picture that the decoder
+        refuses is made by the engine, which is not known here. "batch_transform" is what MixUp or CutMix chooses, such
+        as "lam" and the box: each valid row is mixed with the valid row before it, and the first with the last. Steps
+        are counted as in ``batch.step``. Nothing is delivered.
         """
         step = scalar(step)
         if not whole(step) or not 0 <= step <= 1 << 32:

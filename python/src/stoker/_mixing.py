@@ -24,6 +24,7 @@ from ._keyed import base_seed
 from ._mix import Changes, Mix
 from ._moved import like
 from ._spec import Settings
+from ._theirs import asked, called
 from ._values import named, register
 from ._wire import Message
 
@@ -85,10 +86,7 @@ class Changer(_Wrapper):
             batch = found
             facts = {"epoch": epoch, "step": step}
             facts = {name: getattr(batch, name, facts.get(name)) for name in ("ids", "valid", "epoch", "step", "bad")}
-        try:
-            changed = self._function(batch)
-        except StopIteration as error:  # would end the loop as if there were no more batches
-            raise RuntimeError("the function of batch_transform raised StopIteration") from error
+        changed = asked(f"batch_transform: {called(self._function)}", self._function, batch)
         if isinstance(changed, _Facts):  # of the pytrees of torch and JAX, which lose them
             vars(changed).update(facts)
         return named(changed, facts), facts
@@ -143,7 +141,7 @@ def mixed(batch: Any, mix: Mix, choice: Choice, valid: Sequence[bool], ours: boo
     ``there``, a Blend takes the place of each picture that a device can mix."""
     op = mix.op["transforms"][choice["number"]] if "transforms" in mix.op else mix.op
     name = op["op"]
-    labels = mix.labels(batch)
+    labels = asked(f"{name}: labels_getter", mix.labels, batch)
     if not _is_array(labels):
         raise ConfigError(f"{name}: the labels must be a tensor, but got {type(labels).__name__}")
     leaves: list[Any] = []
@@ -300,14 +298,15 @@ def _blend(x: Any, rows: Sequence[int], share: float) -> None:
     last = _copied(x[rows[-1]])
     for at in range(len(rows) - 1, -1, -1):
         own, before = x[rows[at]], x[rows[at - 1]] if at else last
-        own[...] = _times(own, share)
-        own += _times(before, 1.0 - share)
+        if hasattr(x, "clone") or x.dtype.itemsize != 2:
+            own *= share
+            own += before * (1.0 - share)
+        else:  # NumPy would round the factors to 16 bits
+            own[...] = _times(own, share) + _times(before, 1.0 - share)
 
 
 def _times(x: Any, factor: float) -> Any:
-    """x * factor. Numbers of 16 bits are multiplied in float32, as torch does: NumPy would round the factor first."""
-    if hasattr(x, "clone") or x.dtype.itemsize != 2:
-        return x * factor
+    """x * factor, of numbers of 16 bits, multiplied in float32, as torch does."""
     import numpy
 
     return (x.astype("float32") * numpy.float32(factor)).astype(x.dtype)

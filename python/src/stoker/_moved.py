@@ -6,8 +6,10 @@ batch that was rebuilt has lost its ids.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
+from copy import copy
+from operator import is_
 from typing import Any
 
 # Facts that a model reads; the others are for the loop, which would wait for the device to read them there.
@@ -42,15 +44,40 @@ def searched(value: Any) -> bool:
 
 
 def like(value: Any, inner: Any) -> Any:
-    """A value like this one with other things in it: a dict of them for a mapping, a list for others. It is a plain
-    one if its class cannot be made of these."""
+    """A value like this one with other things in it: a dict of them for a mapping, a list for others. Lists and dicts
+    keep their attributes. It is a plain one if its class cannot be made of these."""
     if type(value) is type(inner):
         return inner
-    if hasattr(value, "_fields"):
+    if type(value) is tuple:
+        return tuple(inner)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*inner)
-    if isinstance(value, defaultdict):
-        return type(value)(value.default_factory, inner)
-    try:
-        return type(value)(inner)
-    except TypeError:
-        return tuple(inner) if isinstance(value, tuple) else inner
+    for make in (_copied, _built):
+        with suppress(Exception):  # of the class's own code
+            if _holds(made := make(value, inner), inner):
+                return made
+    return tuple(inner) if isinstance(value, tuple) else inner
+
+
+def _copied(value: Any, inner: Any) -> Any:
+    """Not of other mappings, whose copy may share what holds their values."""
+    if not isinstance(value, (dict, list)):
+        return None
+    made = copy(value)
+    if isinstance(made, dict):
+        made.update(inner)
+    else:
+        made[:] = inner
+    return made
+
+
+def _built(value: Any, inner: Any) -> Any:
+    return type(value)(inner)
+
+
+def _holds(made: Any, inner: Any) -> bool:
+    if made is None or len(made) != len(inner):
+        return False
+    if isinstance(inner, dict):
+        return all(made[key] is one for key, one in inner.items())
+    return all(map(is_, made, inner))

@@ -17,7 +17,7 @@ from ._errors import ConfigError, Problems, many
 from ._mix import Mix, mix_of
 from ._parameters import Wrong
 from ._target import Target, takes_work
-from ._theirs import called, digest_with
+from ._theirs import asked, called, digest_with
 from ._views import views_of
 
 
@@ -35,7 +35,8 @@ class OnDevice(NamedTuple):
             if type(value) is list:  # views
                 return [through(one) for one in value]
             for function in self.functions:
-                value = _checked(function, function(value), len(value))
+                made = asked(f"device_transform: {called(function)}", function, value)
+                value = _checked(function, made, len(value))
             return value
 
         with _seeded(key, batch):

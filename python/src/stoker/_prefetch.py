@@ -129,21 +129,22 @@ def chosen(loader: Any, device: Any, ahead: int | None, who: str) -> Target:
 class PrefetchLoader(Generic[T]):
     """A loader whose batches are on a device before the loop asks for them.
 
-    loader            torch's DataLoader, stoker's, or any iterable of batches: tensors, and tuples, lists, dicts and
-                      named tuples of them, at any depth. Everything else in a batch stays what it is
-    device            "cuda", "cuda:1", a torch.device, or "cpu", where nothing is copied, or taken ahead from a loader
-                      that is not stoker's
+    loader            torch's DataLoader, stoker's, or any iterable of batches: tensors, and tuples, lists and mappings
+                      of any class with tensors in them, at any depth. Everything else in a batch stays what it is
+    device            "cuda", "cuda:1", a torch.device, or "cpu": nothing is copied, and only batches of a stoker loader
+                      are taken ahead
     device_prefetch   batches on the device besides the one that the loop has; default: 2
 
     Every batch comes exactly once, in order, and an exception of the loader comes where its batch would have come. The
     source of a copy is kept until the copy has ended, whatever becomes of the batch. Batches need not be pinned: those
-    that are not are copied through pinned memory when they are taken. A loader that writes into the memory of earlier
-    batches must not pin it, and must not give tensors that are on the device already: these are taken as they are.
+    that are not are copied through pinned memory when they are taken, so a loader may then use their memory again: not
+    that of pinned tensors, tensors on the device, arrays, and objects that move by their own ``to``.
 
     Every ``iter()`` is a pass. ``len()`` and other attributes, such as ``set_epoch`` and ``state_dict``, are those of
-    the loader: a state of stoker's counts what the loop was given, that of another loader, or of a subclass of stoker's
-    with an ``__iter__`` of its own, also what is ahead of it: give such a subclass ``device=``. A batch that a further
-    stream uses has to be recorded there (``tensor.record_stream``), as any tensor.
+    the loader. ``state_dict`` of a stoker loader counts what the loop was given. That of another loader, or of a
+    subclass with its own ``__iter__``, also counts batches that are ahead of the loop. For such a subclass, pass
+    ``device=`` instead. A batch that a further stream uses has to be recorded there (``tensor.record_stream``), as any
+    tensor.
 
     Raises ConfigError for a device that does not exist, and ResourceError, with torch's error as its cause, where the
     device has no memory for a batch; the next call gives that batch.

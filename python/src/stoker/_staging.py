@@ -1,6 +1,6 @@
 """What of a batch is copied to a device, in how many copies, and the batch that is made of them there.
 
-A batch may be any structure of tuples, lists, dicts and named tuples. Its tensors are found in it, and then:
+A batch may be any structure of tuples, lists and mappings. Its tensors are found in it, and then:
 
     in the slot, large       fields next to each other are one copy, and views of it there
     in the slot, small       the same, but in memory of their own: who keeps all labels must not keep all images

@@ -48,6 +48,7 @@ class Buffers:
     def __init__(self) -> None:
         self._tensors: list[Any] = []
         self._made = False
+        self._known: dict[int, Any] = {}  # facts of this batch in the buffers, by what they were
         self._at = 0
         self._passage: weakref.ref[Any] | None = None
 
@@ -73,6 +74,7 @@ class Buffers:
     def fill(self, given: Any) -> Any:
         """A batch of the buffers, or the pair of one and its facts."""
         self._at = 0
+        self._known = {}
         if not self._made:
             self._tensors = []  # an attempt that failed may have left some
         found = (self._filled(given[0]), self._told(given[1])) if type(given) is tuple else self._filled(given)
@@ -123,9 +125,15 @@ class Buffers:
         return static
 
     def _told(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """The facts of a batch, with those that have the same shape every time in the buffers."""
-        dense = ["position_ids"] if "cu_seqlens" in facts else ["valid"]
-        return {**facts, **{name: self._filled(facts[name]) for name in dense if name in facts}}
+        """The facts of a batch, with those that have the same shape every time in the buffers. A batch that Python made
+        has them twice."""
+        found = dict(facts)
+        for name in ["position_ids"] if "cu_seqlens" in facts else ["valid"]:
+            if (one := facts.get(name)) is not None:
+                if id(one) not in self._known:
+                    self._known[id(one)] = self._filled(one)
+                found[name] = self._known[id(one)]
+        return found
 
     def _differs(self, how: str) -> ConfigError:
         return ConfigError(

@@ -93,7 +93,9 @@ def _of_torch(device: Any, ahead: int, output: str, problems: Problems) -> Targe
     if output != "torch":
         problems.add(
             f"device is {name!r}, which is for torch's tensors, but output is {output!r}",
-            "leave device out, and copy the arrays in the loop; or pass output='torch' or 'jax'",
+            "leave device out: arrays are in the CPU's memory already"
+            if kind == "cpu"
+            else "leave device out, and copy the arrays in the loop; or pass output='torch' or 'jax'",
         )
         return None
     if kind == "cpu":

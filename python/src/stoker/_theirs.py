@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -25,6 +25,17 @@ def kind(user: Any) -> str:
 def ours(user: Any) -> bool:
     """Whether it is a dataset of this package's with steps of Python (_steps.py, _mixed.py)."""
     return type(user).__module__ in (f"{__package__}._steps", f"{__package__}._mixed")
+
+
+def asked(who: str, function: Callable[..., Any], *args: Any) -> Any:
+    """What the user's code returns. StopIteration would end the loop as if there were no more batches."""
+    try:
+        return function(*args)
+    except StopIteration as error:
+        raise RuntimeError(
+            f"{who} raised StopIteration, because an iterator that it reads has run out: make that endless, or a new "
+            "one for each epoch"
+        ) from error
 
 
 def called(thing: Any) -> str:

@@ -57,8 +57,8 @@ func (d *Dataset) Size(id int64, field string) int64 {
 	return n + share
 }
 
-// Length is those bytes where the index has them, else -1: most pages do not say where
-// their values begin.
+// Length is the exact bytes of a field of sample id, 0 for a null; -1 if the index has only
+// its page, or there is no such field.
 func (d *Dataset) Length(id int64, field string) int64 {
 	n, share := d.size(id, field)
 	if share > 0 {

@@ -125,7 +125,7 @@ func values(f *Field, dst []byte) (kind int, list []byte, err error) {
 		return floatList, append(dst, f.Data...), nil
 	case f.DType == mem.Float16:
 		for p := f.Data; len(p) > 1; p = p[2:] {
-			dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(kernel.Half(binary.LittleEndian.Uint16(p))))
+			dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(kernel.Float16.Of(binary.LittleEndian.Uint16(p))))
 		}
 		return floatList, dst, nil
 	}
