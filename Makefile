@@ -108,9 +108,9 @@ LONG := 30m
 # check vets everything, and without the debugger's tables a test is linked in half the time.
 GO_TEST := go test -vet=off -ldflags=-w -timeout $(LONG)
 
-# harness is a module of its own: what only tests need is no dependency of the product.
 # It compiles everything once more, for arm64: go-builds runs it.
 FUSED := ^TestNothingExactIsFused$$
+# harness is a module of its own: what only tests need is no dependency of the product.
 go-test:
 	$(PYTHON) tools/skips.py $(GO_TEST) -skip '$(FUSED)' ./...
 	cd harness && $(PYTHON) ../tools/skips.py $(GO_TEST) ./...

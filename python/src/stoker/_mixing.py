@@ -24,7 +24,7 @@ from ._keyed import base_seed
 from ._mix import Changes, Mix
 from ._moved import like
 from ._spec import Settings
-from ._theirs import asked, called
+from ._theirs import asked
 from ._values import named, register
 from ._wire import Message
 
@@ -86,7 +86,7 @@ class Changer(_Wrapper):
             batch = found
             facts = {"epoch": epoch, "step": step}
             facts = {name: getattr(batch, name, facts.get(name)) for name in ("ids", "valid", "epoch", "step", "bad")}
-        changed = asked(f"batch_transform: {called(self._function)}", self._function, batch)
+        changed = asked("batch_transform", self._function, batch)
         if isinstance(changed, _Facts):  # of the pytrees of torch and JAX, which lose them
             vars(changed).update(facts)
         return named(changed, facts), facts
@@ -141,7 +141,7 @@ def mixed(batch: Any, mix: Mix, choice: Choice, valid: Sequence[bool], ours: boo
     ``there``, a Blend takes the place of each picture that a device can mix."""
     op = mix.op["transforms"][choice["number"]] if "transforms" in mix.op else mix.op
     name = op["op"]
-    labels = asked(f"{name}: labels_getter", mix.labels, batch)
+    labels = asked(name, mix.labels, batch, name="labels_getter")
     if not _is_array(labels):
         raise ConfigError(f"{name}: the labels must be a tensor, but got {type(labels).__name__}")
     leaves: list[Any] = []

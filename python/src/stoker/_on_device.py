@@ -35,7 +35,7 @@ class OnDevice(NamedTuple):
             if type(value) is list:  # views
                 return [through(one) for one in value]
             for function in self.functions:
-                made = asked(f"device_transform: {called(function)}", function, value)
+                made = asked("device_transform", function, value)
                 value = _checked(function, made, len(value))
             return value
 

@@ -27,14 +27,15 @@ def ours(user: Any) -> bool:
     return type(user).__module__ in (f"{__package__}._steps", f"{__package__}._mixed")
 
 
-def asked(who: str, function: Callable[..., Any], *args: Any) -> Any:
-    """What the user's code returns. StopIteration would end the loop as if there were no more batches."""
+def asked(where: str, function: Callable[..., Any], *args: Any, name: str = "") -> Any:
+    """What the user's code returns. StopIteration would end the loop as if there were no more batches. ``name`` is what
+    the error calls the function, if its own says nothing."""
     try:
         return function(*args)
     except StopIteration as error:
         raise RuntimeError(
-            f"{who} raised StopIteration, because an iterator that it reads has run out: make that endless, or a new "
-            "one for each epoch"
+            f"{where}: {name or called(function)} raised StopIteration, because an iterator that it reads has run out: "
+            "make that endless, or a new one for each epoch"
         ) from error
 
 
