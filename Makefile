@@ -22,9 +22,10 @@ endif
 comma := ,
 TAGS_AND = -tags $(1)$(if $(STOKER_TAGS),$(comma)$(STOKER_TAGS))
 PYTHON ?= python3
-# pip installs into the environments made here, whatever it is told for others. What nobody imports is not compiled.
-unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_USER
-PIP_INSTALL := python -m pip install -q --no-compile --disable-pip-version-check
+# pip installs into the environments made here, whatever it is told for others. Modules are compiled once, whatever the
+# system says: without that, each of the processes that tests start compiles torch again, which takes ten seconds.
+unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_USER PYTHONDONTWRITEBYTECODE
+PIP_INSTALL := python -m pip install -q --disable-pip-version-check
 VENV := .venv/bin
 GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './build/*' -not -path './harness/*' -not -path './tools/*' 2>/dev/null) $(wildcard internal/base/kernel/*.c internal/base/kernel/*.h) go.mod VERSION
 

@@ -84,7 +84,7 @@ venv() {
 	rm -rf "$at"
 	echo "installing ${*:2} for the tests"
 	quietly "$python" -m venv "$at"
-	quietly env -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_USER "$at/bin/python" -m pip install -q --no-compile --disable-pip-version-check "${@:2}"
+	quietly env -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_USER "$at/bin/python" -m pip install -q --disable-pip-version-check "${@:2}"
 }
 
 make_versitygw() { build versitygw github.com/versity/versitygw/cmd/versitygw; }
