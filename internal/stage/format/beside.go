@@ -90,10 +90,10 @@ func unchanged(ctx context.Context, src source.Source, paths []string, x *index.
 }
 
 // relative returns the deepest folder that holds all files, and their names below it;
-// root is "" if there is none.
+// root is "" if there is none: files of two hosts or buckets share no more than a scheme.
 func relative(paths []string) (root string, names []string) {
 	root = Folder(paths)
-	if root == "" {
+	if _, rest := source.CutScheme(root); rest == "" {
 		return "", nil
 	}
 	for _, p := range paths {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -49,5 +50,27 @@ func TestBesideInAFolder(t *testing.T) {
 			t.Errorf("an index of %s is taken: %v", name, got)
 		}
 		_ = x.Close()
+	}
+}
+
+// Files of two hosts or buckets share a scheme, which is not a folder: nothing is asked of
+// a host named like the folder of indexes.
+func TestNothingIsBesideFilesOfTwoHosts(t *testing.T) {
+	for _, c := range []struct {
+		paths []string
+		where string // before the name of the index
+	}{
+		{[]string{"https://a/x/1.tar", "https://a/x/2.tar"}, "https://a/x/.stoker/"},
+		{[]string{"https://a/1.tar", "https://a/x/2.tar"}, "https://a/.stoker/"},
+		{[]string{"https://a/1.tar", "https://b/2.tar"}, ""},
+		{[]string{"https://a:1/1.tar", "https://a:2/2.tar"}, ""},
+		{[]string{"s3://a/1.tar", "s3://b/2.tar"}, ""},
+		{[]string{"s3://a//1.tar", "s3://a//2.tar"}, "s3://a//.stoker/"},
+		{[]string{"/a/1.tar", "/b/2.tar"}, "/.stoker/"},
+	} {
+		got := format.Beside(t.Context(), nil, index.Key{Format: "tar", Paths: c.paths}).Path
+		if folder := got[:strings.LastIndexByte(got, '/')+1]; folder != c.where {
+			t.Errorf("the index of %v would be %q, not in %q", c.paths, got, c.where)
+		}
 	}
 }

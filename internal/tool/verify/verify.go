@@ -261,13 +261,20 @@ type digests struct {
 const digestBytes = 8
 
 // DigestsPath is where the digests of the samples of an index are stored, beside
-// the data.
+// the data; "" if its files have no folder in common.
 func DigestsPath(x *index.Index) string {
-	return strings.TrimSuffix(format.BesidePath(x), path.Ext(format.BesidePath(x))) + ".xxh64"
+	at := format.BesidePath(x)
+	if at == "" {
+		return ""
+	}
+	return strings.TrimSuffix(at, path.Ext(at)) + ".xxh64"
 }
 
 func (d *digests) open(ctx context.Context, src source.Source, x *index.Index) error {
 	name := DigestsPath(x)
+	if name == "" {
+		return nil
+	}
 	b, err := source.ReadAll(ctx, src, name, math.MaxInt64)
 	// A store that may not be listed, or a signed URL, denies a name that is not there.
 	if code := errs.CodeOf(err); err != nil && (code == errs.NotFound || code == errs.Denied) {
@@ -315,8 +322,8 @@ func Write(ctx context.Context, c Config) (path string, report *inspect.Report, 
 		Dataset: c.Dataset, Formats: c.Formats, Sources: c.Sources, Check: math.MaxInt64, Indexing: c.Indexing, Progress: c.Progress,
 		Opened: func(ds format.Stored) error {
 			x = ds.Index()
-			if path = DigestsPath(x); source.SchemeOf(path) != "" {
-				return errs.New(errs.Unsupported, "digests can be written beside local files only").At(errs.Where{File: path}).
+			if path = DigestsPath(x); path == "" || source.SchemeOf(path) != "" {
+				return errs.New(errs.Unsupported, "digests can be written beside local files only").At(errs.Where{File: string(x.AppendPath(0, nil))}).
 					Try("write them beside a local copy of the data, and copy the folder %s to where the data are", index.BesideDir)
 			}
 			sums = append(make([]byte, 0, headBytes+digestBytes*x.Len()), head(x)...)

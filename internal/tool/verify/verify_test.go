@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,5 +128,23 @@ func TestDatasetsOfHDF5(t *testing.T) {
 	r := run(t, c)
 	if len(r.Lost) != 1 || r.Lost[0].Where.Member == "" || errs.CodeOf(r.Err()) != errs.Damaged || !strings.Contains(text(t, r), "1 dataset of the file is damaged") {
 		t.Fatalf("%v, %v: %s", r.Err(), r.Lost, text(t, r))
+	}
+}
+
+// Files of two hosts have no folder in common, in which digests could be: none are looked for.
+func TestFilesOfTwoHosts(t *testing.T) {
+	t.Setenv("STOKER_CACHE", t.TempDir())
+	var paths spec.Paths
+	for range 2 {
+		server := httptest.NewServer(http.FileServer(http.Dir("../../../docs")))
+		defer server.Close()
+		paths = append(paths, server.URL+"/cli.md")
+	}
+	c := verify.Config{Dataset: spec.Dataset{Path: paths, Format: "lines"}}
+	if r := run(t, c); r.Files != 2 || r.Err() != nil {
+		t.Errorf("%d files: %v", r.Files, r.Err())
+	}
+	if _, _, err := verify.Write(t.Context(), c); errs.CodeOf(err) != errs.Unsupported || !strings.Contains(err.Error(), paths[0]) {
+		t.Error(err)
 	}
 }
