@@ -36,11 +36,12 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@forms.long  # test_trainers.py has what its Trainer does in one process, test_processes.py a kill of two ranks
 @pytest.mark.parametrize(
     ("more", "kill_at", "saved"),
     [
         ((), 11, 9),  # 7 batches in an epoch of 100 texts
-        forms.param((("--accumulate", 3, "--by-length", "--workers", 1, "--max-steps", 5, "--save-steps", 1), 12, 10)),
+        (("--accumulate", 3, "--by-length", "--workers", 1, "--max-steps", 5, "--save-steps", 1), 12, 10),
     ],
     ids=["random", "by length"],
 )

@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_folder(tmp_path_factory.mktemp("pictures"), N)
 
 
-@pytest.fixture(params=mostly(LIBRARIES, "ddp", "lightning"))
+@pytest.fixture(params=mostly(LIBRARIES, "ddp"))
 def library(request: pytest.FixtureRequest) -> Library:
     return LIBRARIES[request.param]
 

@@ -55,12 +55,11 @@ CASES = {
         ],
     ),
 }
-SHORT = ("memmap", "hdf5")
 Run = Callable[..., str]
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in CASES]
+    "name", [name if name == "hdf5" else pytest.param(name, marks=pytest.mark.long) for name in CASES]
 )
 def test_runs(name: str, run: Run) -> None:
     flags, plain, stoker, same = CASES[name]
@@ -111,7 +110,8 @@ def lines_of_shell(name: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip().startswith("python -c ")]
 
 
-@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.long), 1])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [0, 1])
 def test_hundred_batches_as_one_line_of_shell(number: int, tmp_path: Path) -> None:
     for photo in sorted(PHOTOS.glob("*.jpg"))[:4]:
         folder = tmp_path / "data" / "train" / photo.stem

@@ -39,9 +39,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     return run
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "throughput" else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
 def test_help(name: str, run: Callable[..., str]) -> None:
     said = run(name, "--help")
     assert "--samples" in said
@@ -69,6 +68,7 @@ def test_throughput(run: Callable[..., str]) -> None:
     assert "same: every batch" in said
 
 
+@pytest.mark.long
 def test_prefetch_loader(run: Callable[..., str]) -> None:
     said = run("prefetch_loader", "--samples", 100, "--batch-size", 8)
     told(said, 1, 2)
@@ -86,6 +86,7 @@ def test_cuda_prefetcher(run: Callable[..., str]) -> None:
 SMALL = ("--samples", 60, "--batch-size", 8, "--crop", 48)
 
 
+@pytest.mark.long
 def test_gpu_augmentation(run: Callable[..., str]) -> None:
     said = run("gpu_augmentation", *SMALL, "--size", 64, "--steps", 1, "--model", "resnet18")
     told(said, 1, 3)
@@ -101,6 +102,7 @@ def test_full_pipeline(run: Callable[..., str]) -> None:
     assert "a batch: (8, 3, 48, 48) torch.float32 on cpu, labels torch.int64" in said
 
 
+@pytest.mark.long
 def test_cpu_gpu_augmentation(run: Callable[..., str]) -> None:
     said = run("cpu_gpu_augmentation", *SMALL, "--epochs", 1)
     told(said, 1, 1)
