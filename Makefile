@@ -39,7 +39,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fused go-fuzz go-asan kernel-chains facts-powercuts py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-entries bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
+.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fused go-fuzz go-asan kernel-chains facts-powercuts py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-entries bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-long frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
 
 demo: setup engine
 	@build/stoker demo
@@ -76,7 +76,8 @@ venv: .venv/ready
 # the race detector over all packages, the builds without C or without libraries, and the
 # long forms of the Python tests are targets of their own (fuzz, go-race, go-builds,
 # py-test-long), which CI runs.
-TEST_PARTS := engine+.venv-frameworks/ready+build/tools/staticcheck+build/slownet+servers-short check go-test go-race-short py-test frameworks-and-recipes doctor-score-short skips
+# Go's tests need none of the Python environments, which are made beside them.
+TEST_PARTS := go-test+.venv-frameworks/ready+build/tools/staticcheck+build/slownet check go-race-short py-test frameworks-and-recipes doctor-score-short skips
 test:
 	@rm -f build/skips.jsonl
 	@MAKE="$(MAKE)" bash tools/parts.sh "make test" setup-all $(TEST_PARTS)
@@ -106,13 +107,15 @@ build/tools/staticcheck: tools/go.mod
 # The limit only ends tests that hang. Go's own, ten minutes for a package, is too short
 # under the race detector while other processes use the cores.
 LONG := 30m
-# check vets everything, and without the debugger's tables a test is linked in half the time.
-GO_TEST := go test -vet=off -ldflags=-w -timeout $(LONG)
+# check vets everything, and without the debugger's tables a test is linked in half the time. One more than there are
+# cores run at once, as of Python's tests, because many wait.
+TESTERS = $$(( $$(nproc) + 1 ))
+GO_TEST = go test -vet=off -ldflags=-w -p $(TESTERS) -timeout $(LONG)
 
 # It compiles everything once more, for arm64: go-builds runs it.
 FUSED := ^TestNothingExactIsFused$$
 # harness is a module of its own: what only tests need is no dependency of the product.
-go-test:
+go-test: engine servers-short
 	$(PYTHON) tools/skips.py $(GO_TEST) -skip '$(FUSED)' ./...
 	cd harness && $(PYTHON) ../tools/skips.py $(GO_TEST) ./...
 
@@ -222,15 +225,13 @@ kernel-chains:
 facts-powercuts:
 	STOKER_POWERCUTS=$${IMAGES:-40000} STOKER_KILLS=$${KILLS:-100} go test -count=1 -timeout $(LONG) -v -run '^(TestPowerCuts|TestKills|TestEnginesAreKilled)$$' ./internal/stage/facts ./internal/loader
 
-# A process more than there are cores, because many tests wait. worksteal keeps
-# neighbouring tests in one process, which shares the fixtures of their module, until
-# another process has nothing left to do.
-TESTERS = $$(( $$(nproc) + 1 ))
+# worksteal keeps neighbouring tests in one process, which shares the fixtures of their
+# module, until another process has nothing left to do.
 py-test: engine venv build/slownet servers-short
 	cd python && ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
 
 # The long forms (python/tests/forms.py): every start method with every unit, every order with every setting. PART=1/3
-# is one third of them, PART=2/3 the next.
+# is one third of them, PART=2/3 the next. frameworks-long are those of test-frameworks and test-recipes.
 py-test-long: engine venv build/slownet servers-short
 	cd python && STOKER_ALL=long STOKER_PART=$(PART) ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
 
@@ -300,8 +301,7 @@ test-tools: engine
 
 # stoker's loader under real trainers, killed and continued, and every recipe of examples/recipes: in an environment of
 # its own, of 2 GB, that borrows torch from .venv. The whole takes ten minutes of four cores; `make test` runs the short
-# form: what trainers in one process see, a kill of each of DDP, Lightning, Hugging Face's Trainer and NumPy, and a few
-# recipes.
+# form: what trainers in one process see, a kill of DDP's two ranks and one of NumPy, and a few recipes.
 PACKAGES := -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'
 .venv-frameworks/ready: .venv/ready python/requirements-frameworks.txt
 	@echo "making .venv-frameworks for the tests with trainers: downloads about 0.6 GB and takes 2 GB of disk"
@@ -314,10 +314,13 @@ FRAMEWORKS = cd python && OMP_NUM_THREADS=1 PYTHONPATH=src:tests ../.venv-framew
 test-frameworks: engine .venv-frameworks/ready build/slownet
 	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) frameworks
 
+frameworks-long: engine .venv-frameworks/ready build/slownet
+	STOKER_ALL=long STOKER_PART=$(PART) && export STOKER_ALL STOKER_PART && $(FRAMEWORKS) frameworks recipes
+
 test-recipes: engine .venv-frameworks/ready build/slownet
 	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) recipes
 
-SHORT := $(addprefix frameworks/test_,trainers.py processes.py hugging_face_ranks.py numpy.py remote.py) recipes
+SHORT := $(addprefix frameworks/test_,trainers.py processes.py numpy.py) recipes
 frameworks-and-recipes: engine .venv-frameworks/ready build/slownet
 	$(FRAMEWORKS) $(SHORT)
 

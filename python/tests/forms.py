@@ -1,8 +1,9 @@
 """Short and long forms of tests: `make py-test` runs the short ones, `make py-test-long` (STOKER_ALL=long) the long
 ones, and STOKER_ALL=1 selects both.
 
-A case is long if others in the same test prove the same of it, and cost less: another start method with the same
-unit of work, another dataset under the same settings. Of a test marked `@thinned`, whose cases are a product of several
+A case is long if others of the short form prove the same of it, or most of it, and cost less: another start method with
+the same unit of work, another dataset under the same settings, a whole process where one test in this one shows what it
+does. Of a test marked `@thinned`, whose cases are a product of several
 lists, the short form has as many as it takes to meet each value of each list. What is left out is deselected, not
 skipped.
 
