@@ -8,13 +8,14 @@ import logging
 import pickle
 import subprocess
 import tarfile
-from itertools import accumulate
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import jpeg
+from forms import long, mostly
 from needs import needs
 
 import stoker
@@ -129,7 +130,7 @@ def test_datasets_are_not_added_and_the_answer_works(photos: Path, tmp_path: Pat
 # Masks.
 
 
-@pytest.mark.parametrize("kind", ["list", "tuple", "array", "tensor", "scalars", "series"])
+@pytest.mark.parametrize("kind", mostly(["list", "tuple", "array", "tensor", "scalars", "series"], "list", "tensor"))
 def test_a_mask_is_not_taken_for_ids(kind: str, photos: Path) -> None:
     flags = [True, False, True, False, False, True]
     mask: Any = {"list": flags, "tuple": tuple(flags), "array": np.array(flags), "scalars": [*np.array(flags)]}.get(
@@ -297,6 +298,7 @@ def test_a_path_without_anything_is_answered(photos: Path, monkeypatch: pytest.M
     assert "stoker.ParquetDataset('https://host/x.parquet')" in of_path("https://host/x.parquet?token=HUSH")
 
 
+@long
 def test_a_folder_of_hugging_face_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = needs("datasets")
     monkeypatch.chdir(tmp_path)
@@ -407,8 +409,9 @@ LABELS: dict[str, tuple[list[Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["label", "y"])
-@pytest.mark.parametrize("kind", list(LABELS))
+@pytest.mark.parametrize(
+    ("kind", "name"), mostly(product(LABELS, ["label", "y"]), ("negative", "y"), ("fractions", "label"))
+)
 def test_labels_that_are_not_classes_are_told(kind: str, name: str, photos: Path, said: Any) -> None:
     values, dtype, want = LABELS[kind]
     data = stoker.Table(table(photos, name, values), path="file", label=name, transform=SMALL)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import make_folder
+from forms import thinned
 
 import stoker
 from stoker import transforms as T
@@ -102,6 +103,7 @@ def test_a_limit_ends_the_run(damaged: stoker.ImageFolder) -> None:
         assert len(list(loader)) == 5
 
 
+@thinned
 @pytest.mark.parametrize("where", [{}, {"device": "cpu"}])
 @pytest.mark.parametrize("limit", [{"max_bad": 2}, {"max_bad_rate": 0.02}])
 def test_a_limit_counts_all_pieces_of_a_samplers_order(
@@ -132,10 +134,10 @@ def test_a_limit_counts_all_pieces_of_a_samplers_order(
 
 def test_a_share_ends_the_run(tmp_path: Path) -> None:
     """It is looked at after the first 100 samples."""
-    root = make_folder(tmp_path / "f", 160)
-    for path in sorted(root.rglob("*.jpg"))[::4]:
+    paths = sorted(make_folder(tmp_path / "f", 16).rglob("*.jpg"))
+    for path in paths[::4]:
         path.write_bytes(b"")
-    dataset = stoker.ImageFolder(root, CROP)
+    dataset = stoker.files(paths * 10, transform=CROP)
     with stoker.DataLoader(dataset, 10, on_bad="skip", max_bad_rate=0.3) as loader:
         assert sum(len(batch.ids) for batch in loader) == 160
     with stoker.DataLoader(dataset, 10, on_bad="skip", max_bad_rate=0.1) as loader:

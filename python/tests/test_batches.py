@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from forms import long, thinned
 from PIL import Image
 
 import stoker
@@ -118,6 +119,7 @@ def test_outputs_are_equal(folder: Path) -> None:
         assert count == 7
 
 
+@long
 def test_jax_arrays_stay(folder: Path) -> None:
     """In a process of its own: JAX has threads, and other tests fork."""
     program = f"""
@@ -205,6 +207,7 @@ def test_settings_that_must_not_matter(folder: Path, settings: dict[str, Any]) -
         assert same(drain(plain), drain(other))
 
 
+@thinned
 @pytest.mark.parametrize("world", [1, 2, 3, 7])
 @pytest.mark.parametrize("tail", ["pad", "fill", "drop"])
 def test_ranks_put_together_are_the_plan(folder: Path, world: int, tail: str) -> None:

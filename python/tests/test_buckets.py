@@ -85,6 +85,7 @@ def local(tmp_path_factory: pytest.TempPathFactory, unzip: Callable[[str, str], 
 
 Opened = Callable[[str], stores.Store]
 CLOUDS = ("gs", "az", "hf")
+STATED = ("folder", "tar", "parquet", "tokens")
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +152,8 @@ def batches(dataset: Any) -> list[Any]:
     ("kind", "scheme"),
     mostly(
         itertools.product(MAKE, ("s3", *CLOUDS)),
-        *((kind, "s3") for kind in MAKE),
-        *((kind, "hf") for kind in ("folder", "tar", "parquet")),
+        *((kind, "s3") for kind in ("folder", "tar.gz", "list", "table", "hdf5", "npz")),
+        ("tar", "hf"),
     ),
 )
 def test_a_store_is_like_a_folder(kind: str, scheme: str, local: Path, below: Callable[[str], str]) -> None:
@@ -164,13 +165,15 @@ def test_a_store_is_like_a_folder(kind: str, scheme: str, local: Path, below: Ca
     assert sum(len(column) for _, columns in found for column in columns) > 0
 
 
-@pytest.mark.parametrize("shuffle", [True, "block"])
 @pytest.mark.parametrize(
-    ("kind", "scheme"),
+    ("kind", "scheme", "shuffle"),
     mostly(
-        [*((kind, "s3") for kind in MAKE), *itertools.product(("folder", "tar", "parquet", "tokens"), CLOUDS)],
-        *((kind, "s3") for kind in ("folder", "tar", "parquet")),
-        ("tar", "hf"),
+        [
+            (*each, shuffle)
+            for each in [*((kind, "s3") for kind in MAKE), *itertools.product(STATED, CLOUDS)]
+            for shuffle in (True, "block")
+        ],
+        *(("parquet", "s3", True), ("tar", "s3", "block")),
     ),
 )
 def test_a_state_of_one_resumes_on_the_other(

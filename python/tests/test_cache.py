@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import make_tar
+from forms import thinned
 
 import stoker
 from stoker import transforms as T
@@ -26,6 +27,7 @@ def epochs(loader: Any, count: int) -> list[list[tuple[Any, ...]]]:
     return found
 
 
+@thinned
 @pytest.mark.parametrize(
     "cache", [True, "64MiB", 64 << 20, {"memory": "64MiB", "after": "decode"}, {"after": "random"}]
 )

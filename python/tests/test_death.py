@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import engine, engines, gone, kill, run_python, stop, wait_until
+from forms import mostly
 
 import stoker
 from stoker import _engines
@@ -250,7 +251,7 @@ def start(folder: Path, body: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("forked", [False, True])
+@pytest.mark.parametrize("forked", mostly([False, True], True))
 def test_kill_of_the_trainer_leaves_no_engine(folder: Path, forked: bool) -> None:
     body = """
     for step, batch in enumerate(forever()):
@@ -428,7 +429,7 @@ import stoker
 
 with stoker.DataLoader(stoker.Synthetic(1 << 20, (300, 300, 3)), 1, num_workers=1, output="numpy") as loader:
     iterator = iter(loader)
-    for number in range(600):
+    for number in range(NUMBER):
         timer = threading.Timer(0.002 + number % 23 * 0.0001, lambda: os.kill(os.getpid(), signal.SIGINT))
         try:
             timer.start()
@@ -443,10 +444,11 @@ with stoker.DataLoader(stoker.Synthetic(1 << 20, (300, 300, 3)), 1, num_workers=
 """
 
 
-def test_no_ctrl_c_is_lost() -> None:
+@pytest.mark.parametrize("number", mostly([150, 600], 150))
+def test_no_ctrl_c_is_lost(number: int) -> None:
     """An interrupt that falls on a finaliser in Python would be reported as ignored, and the loop would run on. It runs
     in a process of its own, because other tests leave objects with such finalisers."""
-    done = run_python(INTERRUPTED)
+    done = run_python(INTERRUPTED.replace("NUMBER", str(number)))
     assert done.stdout == "none lost\n", done.stdout + done.stderr
 
 
@@ -541,7 +543,8 @@ def mappings(pid: int | str = "self") -> int:
     return len(Path(f"/proc/{pid}/maps").read_text().splitlines())
 
 
-def test_no_leak_of_200_loaders(folder: Path) -> None:
+@pytest.mark.parametrize("number", mostly([100, 200], 100))
+def test_no_leak_of_many_loaders(folder: Path, number: int) -> None:
     dataset = stoker.ImageFolder(folder, CROP)
     keeper = stoker.DataLoader(dataset, 4)
     list(keeper)
@@ -558,7 +561,7 @@ def test_no_leak_of_200_loaders(folder: Path) -> None:
         use(i)
     before = descriptors(), len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task"))
     maps = mappings(), mappings(pid)
-    for i in range(200):
+    for i in range(number):
         use(i)
     list(keeper)
     wait_until(lambda: keeper.stats()["leased"] == 0, "slots are held")
@@ -566,7 +569,7 @@ def test_no_leak_of_200_loaders(folder: Path) -> None:
     after = descriptors(), len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task"))
     assert all(b <= a + 8 for a, b in zip(before[:2], after[:2], strict=True)), (before, after)
     # Go keeps a thread of the system for each call into C or the kernel that was once in progress with others: a few
-    # more on a busy machine. A leak would be one for each of the 200.
+    # more on a busy machine. A leak would be one for each of them.
     assert after[2] <= before[2] + 40, (before, after)
     assert mappings() <= maps[0] + 20
     assert mappings(pid) <= maps[1] + 60
@@ -587,11 +590,12 @@ def test_no_leak_of_200_engines_in_turn(folder: Path) -> None:
     assert threading.active_count() <= before[1]
 
 
-def test_the_interpreter_ends_quietly(folder: Path) -> None:
+@pytest.mark.parametrize("more", mostly(["", ", loader.dataset[3]"], ""))  # a sample imports torch
+def test_the_interpreter_ends_quietly(folder: Path, more: str) -> None:
     code = TRAINER.format(folder=str(folder)) + textwrap.dedent(
-        """
+        f"""
         iterator = iter(loader)
-        held = next(iterator), loader.dataset[3]
+        held = next(iterator){more}
         other = stoker.DataLoader(loader.dataset, 2, output="numpy")
         next(iter(other))
         import stoker._client as c

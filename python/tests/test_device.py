@@ -71,7 +71,15 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
 Make = Callable[..., "stoker.DataLoader[Any]"]
 
 
-@pytest.fixture(params=["pictures", "floats", "arrays", "workers", "inline"])
+KINDS = ["pictures", "floats", "arrays", "workers", "inline"]
+
+
+def of_kinds(*short: str) -> pytest.MarkDecorator:
+    """A test whose short form has samples of these kinds; others have pictures."""
+    return pytest.mark.parametrize("make", forms.mostly(KINDS, *short), indirect=True)
+
+
+@pytest.fixture(params=forms.mostly(KINDS, "pictures"))
 def make(request: pytest.FixtureRequest, folder: Path, arrays: Path) -> Make:
     """Makes a loader over samples of some kind."""
     return maker(request.param, folder, arrays)
@@ -191,6 +199,7 @@ def soak(device: Device, make: Make, loop: Loop, steps: int, pause: float = 0.0)
     device.drain()
 
 
+@of_kinds("pictures", "workers", "inline")
 def test_every_byte_arrives(device: Device, make: Make, samples: Any) -> None:
     soak(device, make, Loop(device, samples), 40)
 
@@ -229,6 +238,7 @@ MISTAKES = [
 ]
 
 
+@forms.thinned
 @pytest.mark.parametrize("kind", ["pictures", "floats"])
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_mistakes_are_found(
@@ -351,6 +361,7 @@ def test_a_bundle_is_one_copy(device: Device, arrays: Path) -> None:
 # What batches are.
 
 
+@of_kinds(*KINDS)
 def test_batches_are_as_without_a_device(device: Device, make: Make) -> None:
     with make() as plain, make(device="cuda") as loader:
         for here, there in zip(plain, loader, strict=True):
@@ -439,6 +450,7 @@ def test_packed_tokens_move(device: Device, tmp_path: Path) -> None:
                 assert torch.equal(getattr(there, name), getattr(here, name))
 
 
+@of_kinds("floats")
 def test_a_function_of_batches_gets_them_on_the_device(device: Device, make: Make) -> None:
     seen = []
 
@@ -466,6 +478,7 @@ def test_single_samples(device: Device, folder: Path) -> None:
 # Positions.
 
 
+@of_kinds("pictures", "inline")
 def test_states_count_what_the_loop_got(device: Device, make: Make) -> None:
     with make() as plain, make(device="cuda") as loader:
         for here, there in zip(plain, loader, strict=True):
@@ -483,6 +496,7 @@ def test_states_count_what_the_loop_got(device: Device, make: Make) -> None:
         device.drain()
 
 
+@of_kinds("arrays")
 def test_skip_in_the_loop(device: Device, make: Make) -> None:
     def ids(loader: Any) -> list[list[int]]:
         found = []
@@ -537,6 +551,7 @@ def test_an_iterated_dataset(device: Device) -> None:
         device.drain()
 
 
+@of_kinds("pictures", "workers")
 def test_the_engine_is_killed(device: Device, make: Make, samples: Any) -> None:
     loop = Loop(device, samples)
     with make(device="cuda", batch_size=4) as loader:
@@ -573,6 +588,7 @@ def test_an_error_comes_where_its_batch_would_have_come(device: Device, own_fold
 # Failures of the device.
 
 
+@of_kinds("floats")
 def test_no_memory_on_the_device(device: Device, make: Make, samples: Any) -> None:
     with make(device="cuda") as loader:
         batches = iter(loader)
@@ -721,6 +737,7 @@ def test_a_number_that_does_not_exist_names_those_that_do(monkeypatch: pytest.Mo
 # The same queue without a device.
 
 
+@of_kinds("pictures", "inline")
 def test_the_cpu_has_the_same_queue(make: Make) -> None:
     with make() as plain, make(device="cpu", device_prefetch=3) as loader:
         for _ in range(2):
@@ -749,7 +766,7 @@ def test_a_loop_that_waits_seldom_looks_at_the_socket(
         device.drain()
         monkeypatch.setattr(_process.Engine, "_poll", counted)
         batches = 0
-        for _ in range(4):
+        for _ in range(2):
             for _batch in loader:
                 batches += 1
                 device.drain()

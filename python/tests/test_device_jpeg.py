@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import itertools
 import pickle
 import random
 import re
@@ -22,7 +23,7 @@ import pytest
 import torch
 from conftest import engine as engine_of
 from conftest import kill, run_python
-from forms import thinned
+from forms import long, mostly, param, thinned
 from PIL import Image
 from pretend import Device, Full, device, interpreted_again
 from test_fused import same
@@ -138,7 +139,7 @@ HEADS: dict[str, list[Any]] = {
 
 @thinned
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", mostly(HEADS, "crop and flip", "resize to a size", "flips before", "with all"))
 def test_each_transform(photos: Path, decoder: Counted, name: str, layout: str) -> None:
     here = epochs(loader(photos, HEADS[name], layout=layout))
     same(here, epochs(loader(photos, HEADS[name], "cpu", layout=layout)))
@@ -146,6 +147,7 @@ def test_each_transform(photos: Path, decoder: Counted, name: str, layout: str) 
     assert len(decoder.calls) == 14
 
 
+@long  # as with all of them
 def test_half_the_steps_are_left_to_the_device_anyway(photos: Path) -> None:
     whole = [*CROP, T.ColorJitter(0.4), *FLOATS]
     here = epochs(loader(photos, whole))
@@ -311,7 +313,7 @@ def damaged(photos: Path, tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("policy", ["skip", "replace"])
+@pytest.mark.parametrize("policy", mostly(["skip", "replace"], "skip"))
 def test_damaged_pictures(damaged: Path, decoder: Counted, policy: str) -> None:
     keywords: dict[str, Any] = {"on_bad": policy, "max_bad": 10}
     here = epochs(loader(damaged, CROP, **keywords))
@@ -352,7 +354,7 @@ def test_what_only_the_device_refuses(photos: Path, monkeypatch: pytest.MonkeyPa
     assert calls[-1] > 1  # what was refused once is not sent again
 
 
-@pytest.mark.parametrize("stored", ["files", "shards"])
+@pytest.mark.parametrize("stored", mostly(["files", "shards"], "files"))
 def test_refusals_are_told_seldom(
     photos: Path, packed: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], stored: str
 ) -> None:
@@ -456,7 +458,7 @@ class Late:
         return made
 
 
-@pytest.mark.parametrize("transform", [CROP, [*CROP, *FLOATS], [*CROP, T.ColorJitter(0.4), *FLOATS]])
+@pytest.mark.parametrize("transform", [param(CROP), param([*CROP, *FLOATS]), [*CROP, T.ColorJitter(0.4), *FLOATS]])
 def test_bytes_are_read_late(
     device: Device, packed: str, monkeypatch: pytest.MonkeyPatch, transform: list[Any]
 ) -> None:
@@ -582,7 +584,7 @@ def test_stoker_does_not_import_a_decoder() -> None:
     assert run_python(code).stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("mix", [T.MixUp(num_classes=3), T.CutMix(num_classes=3)])
+@pytest.mark.parametrize("mix", [param(T.MixUp(num_classes=3)), T.CutMix(num_classes=3)])
 def test_mixed(photos: Path, decoder: Counted, mix: Any) -> None:
     """Batches are mixed after their pictures are decoded."""
     for transform in ([*CROP, *FLOATS], [*CROP, T.ColorJitter(0.4), *FLOATS]):
@@ -591,7 +593,7 @@ def test_mixed(photos: Path, decoder: Counted, mix: Any) -> None:
     assert len(decoder.all) == 200
 
 
-@pytest.mark.parametrize(("share", "sixteenths"), [(1.0, 16), (0.5, 8), (0.3, 5)])
+@pytest.mark.parametrize(("share", "sixteenths"), mostly([(1.0, 16), (0.5, 8), (0.3, 5)], (0.3, 5)))
 def test_the_line_says_where_pictures_are_decoded(
     photos: Path, share: float, sixteenths: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -620,9 +622,7 @@ SMALL: dict[str, list[Any]] = {
 }
 
 
-@thinned
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize(("name", "repeats"), mostly(itertools.product(SMALL, [False, True]), ("bicubic", True)))
 def test_the_kernel(packed: str, interpreted: Any, monkeypatch: pytest.MonkeyPatch, name: str, repeats: bool) -> None:
     """It gives the operators' bytes, of strips and of whole pictures, whatever the decoder's strides are."""
     monkeypatch.setattr(_device_jpeg, "_repeats", lambda *_: repeats)
@@ -644,7 +644,7 @@ def test_the_kernel(packed: str, interpreted: Any, monkeypatch: pytest.MonkeyPat
         out.copy_(got)
 
     monkeypatch.setattr(_device_jpeg, "make_rows", rows)
-    with loader(packed, SMALL[name], "cpu", batch_size=6) as made:
+    with loader(packed, SMALL[name], "cpu", batch_size=6, device_prefetch=1) as made:
         next(iter(made))
     assert calls[0] == 6
 
@@ -721,7 +721,7 @@ def test_no_memory_for_pictures(device: Device, photos: Path, monkeypatch: pytes
         same(list(one), other)
 
 
-@pytest.mark.parametrize("limit", [{"max_bad": 2}, {"max_bad_rate": 0.01}])
+@pytest.mark.parametrize("limit", mostly([{"max_bad": 2}, {"max_bad_rate": 0.01}], {"max_bad": 2}))
 def test_limits_count_the_whole_pass(damaged: Path, limit: dict[str, Any]) -> None:
     """Although a pass begins again where the decoder has refused a picture."""
 
@@ -736,7 +736,7 @@ def test_limits_count_the_whole_pass(damaged: Path, limit: dict[str, Any]) -> No
     assert "samples of this pass are bad" in here
 
 
-@pytest.mark.parametrize("where", ["cpu", "cuda"])
+@pytest.mark.parametrize("where", mostly(["cpu", "cuda"], "cuda"))
 def test_what_is_made_again_counts_once(
     device: Device, damaged: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:

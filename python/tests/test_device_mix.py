@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from forms import thinned
+from forms import mostly, thinned
 from pretend import Device, Full, device
 from test_fused import CROP, ENDS, left, same, where_apart
 from torchvision.transforms import v2
@@ -41,7 +41,7 @@ def copied(value: Any) -> Any:
     return [copied(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-def found(made: Any, device: Device | None = None, epochs: int = 2) -> list[Any]:
+def found(made: Any, device: Device | None = None, epochs: int = 1) -> list[Any]:
     """Batches of a loader, copied when they have arrived, and whether their rows are valid."""
     every = []
     with made:
@@ -54,11 +54,11 @@ def found(made: Any, device: Device | None = None, epochs: int = 2) -> list[Any]
     return every
 
 
-def compared(device: Device, dataset: Any, mix: Any = BOTH, **more: Any) -> list[Any]:
-    """All batches of two epochs, and the states, with the device and without. Returns the batches."""
+def compared(device: Device, dataset: Any, mix: Any = BOTH, epochs: int = 1, **more: Any) -> list[Any]:
+    """All batches of some epochs, and the states, with the device and without. Returns the batches."""
     more = {**KEYWORDS, "batch_transform": mix, **more}
     here, there = DataLoader(dataset, **more), DataLoader(dataset, device="cuda", **more)
-    plain, moved = found(here), found(there, device)
+    plain, moved = found(here, epochs=epochs), found(there, device, epochs)
     same(plain, moved)
     assert here.state_dict() == there.state_dict()
     assert here.receipt() == there.receipt()
@@ -85,17 +85,19 @@ def arrays(tmp_path: Path) -> Callable[..., Any]:
 # batch_transform=.
 
 
+@thinned
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("end", ["ToTensor", "normalised", "moved later"])
 def test_floats(device: Device, folder: Path, end: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOKER_POISON", "1")
     train = stoker.ImageFolder(folder, [*CROP, *ENDS[end]])
-    batches = compared(device, train, layout=layout)
+    batches = compared(device, train, epochs=2, layout=layout)
     assert {labels.dtype for (_, labels), _, _ in batches} == {torch.float32}
     with DataLoader(train, device="cuda", batch_transform=BOTH, **KEYWORDS) as loader:
         assert left(loader) == [True, False]
 
 
+@thinned
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("end", [[], *(ENDS[name] for name in ("bfloat16", "float16 of float32", "float32"))])
 def test_any_type(device: Device, folder: Path, end: Any, layout: str) -> None:
@@ -121,7 +123,7 @@ def test_large_and_single_batches(device: Device, folder: Path) -> None:
     compared(device, stoker.ImageFolder(folder, T.Resize((128, 160))), CUT)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", mostly([0, 1], 1))
 def test_rows_that_are_not_valid_stay_as_they_are(device: Device, folder: Path, rank: int) -> None:
     padded = 0
     for mix in (UP, CUT):
@@ -163,18 +165,20 @@ def test_grey_pictures(device: Device, shards: str) -> None:
             compared(device, grey.map_tuple(T.Compose([*CROP, *end]), None), mix, batch_size=4, layout=layout)
 
 
-@pytest.mark.parametrize("pictures", ["float32", "float64", "float16", "uint16", "int64", "uint8"])
+@pytest.mark.parametrize(
+    "pictures", mostly(["float32", "float64", "float16", "uint16", "int64", "uint8"], "float16", "float64", "uint8")
+)
 def test_arrays(device: Device, arrays: Callable[..., Any], pictures: str) -> None:
     data = arrays(pictures, "int32")
     compared(device, data, BOTH if "float" in pictures else CUT, batch_size=6)
 
 
-@pytest.mark.parametrize("labels", ["uint8", "int16", "uint16", "int64"])
+@pytest.mark.parametrize("labels", mostly(["uint8", "int16", "uint16", "int64"], "uint8", "int64"))
 def test_class_numbers_of_any_type(device: Device, arrays: Callable[..., Any], labels: str) -> None:
     compared(device, arrays("float32", labels), batch_size=6)
 
 
-@pytest.mark.parametrize("labels", ["float32", "float64", "int64", "uint8"])
+@pytest.mark.parametrize("labels", mostly(["float32", "float64", "int64", "uint8"], "float64", "uint8"))
 def test_probabilities(device: Device, arrays: Callable[..., Any], labels: str) -> None:
     soft = np.random.default_rng(2).uniform(0, 9, (21, 4)).astype(labels)
     batches = compared(device, arrays("float32", soft), T.RandomChoice([T.MixUp(), T.CutMix()]), batch_size=6)
@@ -200,7 +204,11 @@ def test_a_label_beyond_num_classes_is_an_error(device: Device, folder: Path) ->
         list(loader)
 
 
-def test_states_fit_with_a_device_and_without(device: Device, folder: Path) -> None:
+PLACES = [("cuda", ""), ("", "cuda"), ("cuda", "cuda"), ("last", ""), ("", "last")]
+
+
+@pytest.mark.parametrize(("first", "second"), mostly(PLACES, ("cuda", ""), ("", "last")))
+def test_states_fit_with_a_device_and_without(device: Device, folder: Path, first: str, second: str) -> None:
     train = stoker.ImageFolder(folder, [*CROP, *ENDS["normalised"]])
 
     def made(where: str) -> Any:
@@ -209,22 +217,21 @@ def test_states_fit_with_a_device_and_without(device: Device, folder: Path) -> N
         more = {"device": "cuda"} if where == "cuda" else {}
         return DataLoader(train, batch_transform=BOTH, **more, **KEYWORDS)
 
-    want = [batch for batch, _, _ in found(made(""), epochs=1)]
-    for first, second in (("cuda", ""), ("", "cuda"), ("cuda", "cuda"), ("last", ""), ("", "last")):
-        for stop in range(1, len(want)):
-            with made(first) as one:
-                for _, _ in zip(range(stop), one, strict=False):
-                    device.drain()
-                state = json.loads(json.dumps(one.state_dict()))
-            with made(second) as two:
-                two.load_state_dict(state)
-                same([batch for batch, _, _ in found(two, device, 1)], want[stop:])
+    want = [batch for batch, _, _ in found(made(""))]
+    for stop in range(1, len(want)):
+        with made(first) as one:
+            for _, _ in zip(range(stop), one, strict=False):
+                device.drain()
+            state = json.loads(json.dumps(one.state_dict()))
+        with made(second) as two:
+            two.load_state_dict(state)
+            same([batch for batch, _, _ in found(two, device)], want[stop:])
 
 
 def test_static_buffers(device: Device, folder: Path) -> None:
     train = stoker.ImageFolder(folder, [*CROP, *ENDS["normalised"]])
     more = {**KEYWORDS, "drop_last": True}
-    want = found(DataLoader(train, batch_transform=BOTH, **more))
+    want = found(DataLoader(train, batch_transform=BOTH, **more), epochs=2)
     addresses, got = set(), []
     with DataLoader(train, device="cuda", static_buffers=True, batch_transform=BOTH, **more) as loader:
         for _ in range(2):
@@ -241,7 +248,7 @@ def test_static_buffers(device: Device, folder: Path) -> None:
 def test_no_memory(device: Device, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For what is mixed, and for the operators: the batch comes once there is some."""
     train = stoker.ImageFolder(folder, [T.Resize((64, 64)), *ENDS["normalised"]])
-    want = [batch for batch, _, _ in found(DataLoader(train, batch_transform=BOTH, **KEYWORDS), epochs=1)]
+    want = [batch for batch, _, _ in found(DataLoader(train, batch_transform=BOTH, **KEYWORDS))]
     calls: list[int] = []
 
     def compute(work: Any, of: Any = Device.compute) -> None:
@@ -292,7 +299,7 @@ STEPS: dict[str, tuple[list[Any], Any]] = {
 
 @thinned
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", mostly(STEPS, "both", "no steps", "halves", "grey"))
 def test_after_steps_of_pictures(device: Device, folder: Path, name: str, layout: str) -> None:
     """As if all were in transform=, and the mixing in batch_transform=."""
     steps, mix = STEPS[name]
@@ -319,7 +326,7 @@ def test_states_and_explanations(folder: Path) -> None:
         assert here.explain(2) == told
         assert away <= {type(step).__name__ for step in steps}
         assert {"left", "top"} < set(there.explain(2)["batch_transform"][0])
-    whole = found(DataLoader(front, device="cpu", device_transform=[*steps, mix], **KEYWORDS), epochs=1)
+    whole = found(DataLoader(front, device="cpu", device_transform=[*steps, mix], **KEYWORDS))
     for stop in range(1, 7):
         with DataLoader(front, device="cpu", device_transform=[*steps, mix], **KEYWORDS) as one:
             for _, _ in zip(range(stop), one, strict=False):
@@ -327,7 +334,7 @@ def test_states_and_explanations(folder: Path) -> None:
             state = json.loads(json.dumps(one.state_dict()))
         with DataLoader(front, device="cpu", device_transform=steps, batch_transform=mix, **KEYWORDS) as two:
             two.load_state_dict(state)
-            same(found(two, epochs=1), whole[stop:])
+            same(found(two), whole[stop:])
     with (
         DataLoader(front, device="cpu", device_transform=[*steps, CUT], **KEYWORDS) as other,
         pytest.raises(stoker.StateError, match="transforms differ"),
@@ -338,7 +345,7 @@ def test_states_and_explanations(folder: Path) -> None:
 def test_functions_follow(device: Device, folder: Path) -> None:
     steps, mix = STEPS["MixUp"]
     front = stoker.ImageFolder(folder, FRONT)
-    want = found(DataLoader(front, device="cpu", device_transform=[*steps, mix], **KEYWORDS), epochs=1)
+    want = found(DataLoader(front, device="cpu", device_transform=[*steps, mix], **KEYWORDS))
 
     def halves(pictures: torch.Tensor) -> torch.Tensor:
         return pictures.bfloat16()
@@ -411,13 +418,13 @@ def joined(samples: list[Any]) -> Any:
     "keywords",
     [{"num_workers": 2}, {"num_workers": 0}, {"num_workers": 0, "collate_fn": joined}, {"native": False}],
 )
-def test_batches_of_python(device: Device, keywords: dict[str, Any]) -> None:
-    for mix in (UP, CUT, BOTH):
-        more = {**KEYWORDS, "batch_size": 6, "tail": "fill", "batch_transform": mix, **keywords}
-        same(found(DataLoader(Pairs(), **more)), found(DataLoader(Pairs(), device="cuda", **more), device))
+@pytest.mark.parametrize("mix", mostly([UP, CUT, BOTH], BOTH))
+def test_batches_of_python(device: Device, keywords: dict[str, Any], mix: Any) -> None:
+    more = {**KEYWORDS, "batch_size": 6, "tail": "fill", "batch_transform": mix, **keywords}
+    same(found(DataLoader(Pairs(), **more)), found(DataLoader(Pairs(), device="cuda", **more), device))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", mostly([torch.float16, torch.bfloat16], torch.bfloat16), ids=str)
 def test_batches_of_python_in_halves(device: Device, dtype: torch.dtype) -> None:
     more = {**KEYWORDS, "batch_size": 6, "tail": "fill", "batch_transform": BOTH, "num_workers": 0}
     same(found(DataLoader(Pairs(dtype), **more)), found(DataLoader(Pairs(dtype), device="cuda", **more), device))

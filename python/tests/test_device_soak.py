@@ -1,4 +1,4 @@
-"""Steps on devices that can be wrong, drawn by a seed (soaked.py, in a process of its own): some hundred here, ten
+"""Steps on devices that can be wrong, drawn by a seed (soaked.py, in a process of its own): a hundred here, ten
 thousand in the long form, and a hundred thousand in `make soak-device`. STOKER_SOAK_SEED gives another seed."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def soaked(*arguments: str) -> Any:
 
 
 def test_every_byte_arrives_and_every_slot_returns() -> None:
-    done = soaked("--steps", "400")
+    done = soaked("--steps", "100")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
     assert "all correct" in done.stdout
 
@@ -33,7 +33,8 @@ def test_every_byte_arrives_and_every_slot_returns_for_long() -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
 
 
-@pytest.mark.parametrize("mistake", forms.mostly(PLANTS, "too many batches are ahead"))
+@forms.long
+@pytest.mark.parametrize("mistake", PLANTS)
 def test_mistakes_are_found(mistake: str) -> None:
     """So that the tests above mean something; test_device.py plants some of them under simpler loops."""
     done = soaked("--steps", "2000", "--plant", mistake, "--kind", "uint8", "--kind", "large", "--kind", "arrays")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import slow_device
+from forms import long
 
 import stoker
 from stoker import _cuda, _device, _page, _process
@@ -168,6 +169,18 @@ def test_functions_of_the_batch_are_the_loaders_work(give: Give, arrays: Path) -
     assert told["device"]["waited_share"] > 0.4
 
 
+def test_the_doctor_that_is_called_says_so(give: Give, arrays: Path) -> None:
+    device = give(SIZE / 0.060)
+    dataset = stoker.NpyDataset(x=str(arrays / "x.npy")).to_tuple("x")
+    order = [i % ROWS for i in range(9999)]
+    with stoker.DataLoader(dataset, BATCH, device="cuda", seed=1, sampler=order) as loader:
+        found = stoker.doctor(loader, lambda batch: device.step(0.030), seconds=4)
+    assert found.verdict == "copies to the device"
+    assert found.evidence["loops"][0]["device"]["copies_s"]["value"] == pytest.approx(0.060, rel=0.4)
+    assert found.speedup is not None
+    assert 1.4 < found.speedup < 2.6  # a step is half of what the device needs
+
+
 SCRIPT = """
     import sys
     sys.path.insert(0, {tests!r})
@@ -182,6 +195,7 @@ SCRIPT = """
 """
 
 
+@long
 @pytest.mark.parametrize(
     ("rate", "compute", "step", "transform", "change"),
     [

@@ -18,14 +18,21 @@ import numpy as np
 import pytest
 import stores
 from conftest import TOP, jpeg, make_folder
+from forms import long
 from needs import needs
 
 PAGES = [
     TOP / "README.md",
     *(page for page in sorted((TOP / "docs" / "guides").rglob("*.md")) if page.name != "frameworks.md"),
 ]
+# Samples of the long form: those that import JAX, measure, start workers, or draw thousands.
+DEAR = re.compile(r"\b(?:import jax|(?:seconds|budget)=|num_workers=[2-9]|num_samples=\d{4})")
 SAMPLES = [
-    pytest.param(match[1], id=f"{page.stem}-line{text.count(chr(10), 0, match.start()) + 1}")
+    pytest.param(
+        match[1],
+        id=f"{page.stem}-line{text.count(chr(10), 0, match.start()) + 1}",
+        marks=[long] if page.stem != "README" and DEAR.search(match[1]) else [],
+    )
     for page in PAGES
     for text in [page.read_text(encoding="utf-8")]
     for match in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)

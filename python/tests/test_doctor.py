@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forms import param
+from forms import long, param
 from hooked import crowded
 from needs import needs
 
@@ -94,13 +94,20 @@ def left(tmp_path: Path) -> "list[str]":
 
 def test_too_few_workers_and_the_script_ends_by_itself(script: Write) -> None:
     path = script("""
-        loop(DataLoader(Samples(nap), batch_size=8), 0.05, 3)
+        import stoker
+
+        loader = DataLoader(Samples(nap), batch_size=8)
+        try:
+            stoker.doctor(loader)
+        except stoker.ConfigError as error:
+            print("already watches this process" in str(error))
+        loop(loader, 0.05, 3)
         print("trained")
         sys.exit(6)
     """)
     done = doctor(path)
     assert done.returncode == 6
-    assert done.stdout == "trained\n"
+    assert done.stdout == "True\ntrained\n"
     assert "verdict   too few workers (train.py:" in done.stderr
     assert "num_workers=1" in done.stderr
     assert "found     no workers" in done.stderr
@@ -124,6 +131,7 @@ def test_stop_json_and_check(script: Write) -> None:
     assert all(line["source"] for line in report["verdict"]["evidence"])
 
 
+@long
 def test_a_healthy_loop_is_left_in_peace(script: Write) -> None:
     path = script("loop(DataLoader(TensorDataset(torch.zeros(5000, 4)), batch_size=8), 0.05, 4)")
     report, done = judged(path, "--check")
@@ -132,6 +140,7 @@ def test_a_healthy_loop_is_left_in_peace(script: Write) -> None:
     assert report["findings"] == []
 
 
+@long
 def test_epoch_start_and_what_takes_two_epochs(script: Write) -> None:
     path = script("""
         from torch.utils.data import DistributedSampler
@@ -149,16 +158,17 @@ def test_epoch_start_and_what_takes_two_epochs(script: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "status", "sentence"),
+    ("torch", "text", "status", "sentence"),
     [
-        ("raise SystemExit(3)", 3, "No DataLoader of torch was iterated"),
-        param(("for _ in DataLoader(TensorDataset(torch.zeros(9)), batch_size=3): pass", 0, "too few")),
-        ("for i, _ in enumerate(DataLoader(TensorDataset(torch.zeros(99)))): 1 / (7 - i)", 1, "too few"),
-        param(("os.kill(os.getpid(), 9)", 137, "No DataLoader of torch was iterated")),
+        (False, "raise SystemExit(3)", 3, "torch was not imported"),
+        param((True, "raise SystemExit(3)", 3, "No DataLoader of torch was iterated")),
+        param((True, "for _ in DataLoader(TensorDataset(torch.zeros(9)), batch_size=3): pass", 0, "too few")),
+        param((True, "for i, _ in enumerate(DataLoader(TensorDataset(torch.zeros(99)))): 1 / (7 - i)", 1, "too few")),
+        param((True, "os.kill(os.getpid(), 9)", 137, "No DataLoader of torch was iterated")),
     ],
 )
-def test_scripts_that_say_little(script: Write, text: str, status: int, sentence: str) -> None:
-    report, done = judged(script(text))
+def test_scripts_that_say_little(script: Write, torch: bool, text: str, status: int, sentence: str) -> None:
+    report, done = judged(script(text, head=HEAD if torch else ""))
     assert done.returncode == status
     assert report["verdict"]["name"] == "insufficient evidence"
     assert sentence in report["verdict"]["sentence"]
@@ -172,6 +182,7 @@ def test_a_hook_that_does_not_load_is_reported(script: Write) -> None:
     assert "without -I" in done.stderr
 
 
+@long
 def test_two_loaders(script: Write) -> None:
     path = script("""
         end = time.monotonic() + 3
@@ -187,11 +198,16 @@ def test_two_loaders(script: Write) -> None:
     assert loops[0]["settings"]["where"] == report["verdict"]["loader"]
 
 
-def test_interrupted_it_still_reports_and_leaves_nothing(script: Write, tmp_path: Path) -> None:
-    path = script("""
-        print("begins", flush=True)
-        loop(DataLoader(Samples(nap), batch_size=8, num_workers=2), 0.02)
-    """)
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ("import time\n", "time.sleep(60)"),
+        param((HEAD, "loop(DataLoader(Samples(nap), batch_size=8, num_workers=2), 0.02)")),
+    ],
+    ids=["of nothing", "of a loop"],
+)
+def test_interrupted_it_still_reports_and_leaves_nothing(script: Write, tmp_path: Path, head: str, body: str) -> None:
+    path = script(f"print('begins', flush=True)\n{body}", head)
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [str(_process.find()), "doctor", "--", sys.executable, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
@@ -215,6 +231,7 @@ def test_nowhere_to_write(script: Write, tmp_path: Path) -> None:
     assert "torch was not imported" in done.stderr
 
 
+@long
 def test_ranks_of_torchrun(script: Write) -> None:
     path = script("""
         rank = int(os.environ["RANK"])

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import forms
 import numpy as np
 import pytest
 from conftest import make_folder, picture
@@ -131,7 +132,7 @@ def two_cores() -> Iterator[None]:
 @pytest.mark.usefixtures("two_cores")
 def test_a_quick_step_over_large_pictures_waits_for_their_decoding(large: Path) -> None:
     loader = long(large)
-    found = stoker.doctor(loader, 0.0005, seconds=4)
+    found = stoker.doctor(loader, 0.0005, seconds=3)
     loader.close()
     if not crowded(found.evidence):  # else the step itself may have waited for a core
         assert found.data_bound
@@ -170,6 +171,7 @@ def test_the_report_is_evidence_again(photos: Path, tmp_path: Path) -> None:
     assert repr(found) == f"Diagnosis({found.verdict!r})"
 
 
+@forms.thinned
 @pytest.mark.parametrize("at", ["new", "middle", "end"])
 @pytest.mark.parametrize("sampler", [False, True])
 def test_stokers_loader_stands_where_it_stood(photos: Path, at: str, sampler: bool) -> None:
@@ -340,6 +342,7 @@ def test_one_at_a_time() -> None:
     assert threading.active_count() == 1 or watched() == []
 
 
+@forms.long  # test_doctor.py has it in a script that it runs anyway
 def test_under_the_doctor_itself_it_says_so(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(

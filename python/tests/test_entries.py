@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import engine, kill
+from forms import mostly
 
 import stoker
 from stoker import _engines
@@ -75,7 +76,10 @@ def test_engines_that_are_killed_while_they_learn(photos: Path, caplog: pytest.L
     assert "learned from samples" not in caplog.text
 
 
-@pytest.mark.parametrize("good", ["auto", None, True, False, "off", {"limit": "1GiB"}, {"limit": 1 << 20}])
+@pytest.mark.parametrize(
+    "good",
+    mostly(["auto", None, True, False, "off", {"limit": "1GiB"}, {"limit": 1 << 20}], None, "off", {"limit": "1GiB"}),
+)
 def test_what_can_be_said_of_them(photos: Path, good: Any) -> None:
     with stoker.DataLoader(stoker.ImageFolder(photos, CROP), 3, entries=good) as loader:
         assert len(sums(loader)) == 6

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forms import ALL, param
+from forms import ALL, param, thinned
 from needs import needs
+from reads import PHOTOS
 
 import stoker
 from stoker import transforms as T
 
 needs("torchvision")
 from replay import OPERATIONS  # noqa: E402
-from test_augmentations import PHOTOS, made  # noqa: E402
+from test_augmentations import made, plain, resized  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 
 torch = needs("torch")
@@ -22,28 +23,27 @@ MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 NUMBERS = [T.ToTensor(), T.Normalize(MEAN, STD)]
 
 
+@thinned
 @pytest.mark.parametrize("gray", [False, True])
 @pytest.mark.parametrize(
     ("kernel", "sigma", "size"),
     [
         (1, 1.0, (5, 1)),
         (3, (0.01, 0.3), (2, 2)),
-        (9, (0.1, 2.0), (5, 40)),
+        param((9, (0.1, 2.0), (5, 40))),
         ((5, 21), (0.1, 9.0), (33, 70)),
         (23, (0.1, 2.0), (224, 224)),
-        (51, (2.0, 30.0), (120, 90)),
-        ((1, 141), 25.0, (90, 60)),
+        param((51, (2.0, 30.0), (120, 90))),
+        param(((1, 141), 25.0, (90, 60))),
         ((99, 101), 100.0, (51, 50)),
         param(((299, 301), 300.0, (151, 150))),
     ],
 )
 def test_blurs_are_torchvisions(kernel: Any, sigma: Any, size: tuple[int, int], gray: bool) -> None:
-    front = [T.Resize(size), T.Grayscale(1)] if gray else [T.Resize(size)]
     transform = v2.GaussianBlur(kernel, sigma)
-    before, _ = made(front)
-    after, choices = made([*front, transform])
+    after, choices = made([*resized(size, gray), transform])
     apart = []
-    for picture, got, chosen in zip(before, after, choices, strict=True):
+    for picture, got, chosen in zip(plain(size, gray), after, choices, strict=True):
         want = OPERATIONS["GaussianBlur"](torch.from_numpy(picture), chosen["GaussianBlur"], transform).numpy()
         apart.append(np.abs(got.astype(int) - want))
     assert np.max(apart) <= 1
@@ -65,7 +65,7 @@ def boxes(choices: list[dict[str, Any]]) -> list[tuple[slice, slice]]:
     return [(slice(c["top"], c["top"] + c["height"]), slice(c["left"], c["left"] + c["width"])) for c in chosen]
 
 
-@pytest.mark.parametrize("value", [0, 0.1, (1.5, -2.25, 1e-3)])
+@pytest.mark.parametrize("value", [param(0), param(0.1), (1.5, -2.25, 1e-3)])
 def test_floats_are_erased_in_their_own_units(value: Any) -> None:
     front = [T.Resize((40, 50)), *NUMBERS]
     before, _ = made(front)
@@ -118,7 +118,7 @@ def test_random_values_are_normal_and_keyed() -> None:
 
 
 def test_boxes_follow_torchvisions_law() -> None:
-    draws = 100_000 if ALL else 10_000
+    draws = 100_000 if ALL else 2000
     for h, w, scale, ratio in ((60, 80, (0.02, 0.33), (0.3, 3.3)), (9, 30, (0.0, 1.0), (0.1, 0.5))):
         transform = v2.RandomErasing(1.0, scale=scale, ratio=ratio)
         torch.manual_seed(6)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from conftest import TOP
 
+sys.path.insert(0, str(TOP))
+from bench.figures import main
+
 
 def figures(root: Path, *more: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.figures", "--root", str(root), *more],
-        cwd=TOP,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stderr
+    """What `python -m bench.figures` ends with and says."""
+    said = io.StringIO()
+    with mock.patch.object(sys, "argv", ["figures", "--root", str(root), *more]), contextlib.redirect_stderr(said):
+        return main(), said.getvalue()
 
 
 def test_every_figure_of_the_docs_is_that_of_its_result() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import jpeg, make_folder, stored
+from forms import mostly
 from reads import PHOTOS, SMALL, reviews, rows, table
 
 import stoker
@@ -33,7 +34,7 @@ def test_files_are_those_of_a_folder(tmp_path: Path) -> None:
         stoker.files(str(root / "*" / "*.gif"))
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize("kind", mostly(["csv", "tsv", "jsonl", "parquet"], "csv", "parquet"))
 def test_tables(kind: str, tmp_path: Path) -> None:
     table = [{"file": f"{i}.jpg", "class": "dog cat eel".split()[i % 3], "score": i / 4} for i in range(6)]
     path = tmp_path / f"train.{kind}"

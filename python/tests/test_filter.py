@@ -5,7 +5,9 @@ from __future__ import annotations
 import cmath
 import contextlib
 import functools
+import io
 import math
+import multiprocessing
 import os
 import sys
 import types
@@ -17,7 +19,7 @@ import pytest
 import steps
 import torch
 from conftest import make_folder, run_python
-from forms import ALL
+from forms import mostly
 from test_steps import SMALL, copied, equal, loaded, rows
 
 import stoker
@@ -282,34 +284,41 @@ def test_functions_of_one_name_have_digests_of_their_own() -> None:
     assert None not in map(closure, known)
 
 
-def test_a_digest_is_the_same_in_another_process() -> None:
-    code = (
-        "import steps; from stoker._closures import closure; "
-        "print(closure(steps.second, steps.Mirror(), {'a', 'b', 'c'}))"
-    )
-    found = {run_python(code, env={"PYTHONHASHSEED": seed}).stdout for seed in ("123" if ALL else "1")}
-    assert found == {f"{closure(steps.second, steps.Mirror(), {'a', 'b', 'c'})}\n"}
+@pytest.mark.parametrize(
+    ("module", "used"),
+    mostly(
+        [("plain", "plain.Numbers.__getitem__, plain.Numbers(4)"), ("steps", "steps.second, steps.Mirror()")],
+        ("plain", "plain.Numbers.__getitem__, plain.Numbers(4)"),
+    ),
+)
+def test_a_digest_is_the_same_in_another_process(module: str, used: str) -> None:
+    code = f"import {module}; from stoker._closures import closure; print(closure({used}, {{'a', 'b', 'c'}}))"
+    found = {run_python(code, env={"PYTHONHASHSEED": seed}).stdout for seed in "123"}
+    here = io.StringIO()
+    with contextlib.redirect_stdout(here):
+        exec(code, {})
+    assert found == {here.getvalue()}
+    assert here.getvalue() != "None\n"
 
 
 def test_one_process_tries_for_all(folder: Path, tmp_path: Path) -> None:
     """Several at once: one runs the function, the others wait and read."""
-    import subprocess
-    import sys
-
     log = tmp_path / "log"
-    script = tmp_path / "rank.py"
-    script.write_text(
-        "import os, sys, stoker\n"
-        f"LOG = {str(log)!r}\n"
-        "def noted(sample):\n"
-        "    with open(LOG, 'a') as file: file.write('x\\n')\n"
-        "    return sample[1] == 1\n"
-        f"print(len(stoker.ImageFolder({str(folder)!r}, [stoker.transforms.Resize((8, 8))]).filter(noted)))\n"
-    )
-    path = os.pathsep.join([str(Path(stoker.__file__).parents[1])])
-    env = {**os.environ, "PYTHONPATH": path}
-    ranks = [subprocess.Popen([sys.executable, script], env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [rank.communicate(timeout=120)[0] for rank in ranks] == ["17\n"] * 3
+
+    def noted(sample: Any) -> Any:
+        with open(log, "a") as file:
+            file.write("x\n")
+        return sample[1] == 1
+
+    def rank() -> None:
+        assert len(stoker.ImageFolder(folder, [stoker.transforms.Resize((8, 8))]).filter(noted)) == 17
+
+    ranks = [multiprocessing.get_context("fork").Process(target=rank) for _ in range(3)]
+    for one in ranks:
+        one.start()
+    for one in ranks:
+        one.join(120)
+    assert [one.exitcode for one in ranks] == [0] * 3
     assert len(log.read_text().splitlines()) == 50
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from forms import thinned
+from forms import mostly
 from torch.utils.data import BatchSampler, SequentialSampler, SubsetRandomSampler, TensorDataset
 
 import stoker
@@ -60,9 +61,9 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@thinned
-@pytest.mark.parametrize("workers", WORKERS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "workers"), mostly(product(CASES, WORKERS), *product(CASES, [0]), ("pairs", 1), ("scales", 3))
+)
 def test_the_same_as_torch(case: str, workers: int) -> None:
     """And after a resume in the middle. Random numbers are stoker's."""
     want = list(torch.utils.data.DataLoader(Scaled(), num_workers=0, **CASES[case]))
@@ -127,7 +128,7 @@ def test_killed_workers_make_them_again(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("policy", ["skip", "replace"])
+@pytest.mark.parametrize("policy", mostly(["skip", "replace"], "replace"))
 def test_bad_items(policy: str) -> None:
     class Picky(Scaled):
         def __getitem__(self, item: Any) -> Any:
@@ -166,7 +167,7 @@ class Keyed(torch.utils.data.Dataset[str]):
         return repr(key)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", mostly([0, 2], 0))
 def test_integers_that_are_keys(workers: int) -> None:
     """Hashes are keys, wherever the first large one comes, and so are bools."""
     for keys in ([2**40, 2**63 - 1], [2**70, 3, -(2**63)], [3, 2**53, "x"], [-(2**53) - 1]):
@@ -252,10 +253,11 @@ def integers(case: str) -> tuple[list[int], dict[str, Any]]:
     return cases[case]
 
 
-@thinned
-@pytest.mark.parametrize("workers", WORKERS)
+INTEGERS = ["array", "int32", "tensor", "several", "from the end", "subset", "batches", "rows", "single"]
+
+
 @pytest.mark.parametrize(
-    "case", ["array", "int32", "tensor", "several", "from the end", "subset", "batches", "rows", "single"]
+    ("case", "workers"), mostly(product(INTEGERS, WORKERS), *product(INTEGERS, [0]), ("array", 1), ("batches", 3))
 )
 def test_integers_of_other_types_are_what_torch_gives(case: str, workers: int) -> None:
     """The dataset gets them as the sampler gives them; ids and receipts count samples."""

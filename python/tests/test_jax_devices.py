@@ -1,6 +1,6 @@
 """output="jax" with device=: which bytes arrive, and when slots are returned.
 
-On a device that can be wrong (pretend_jax.py), and, in processes of their own, on eight of JAX's (placed.py).
+On a device that can be wrong (pretend_jax.py), and, in a process of their own, on eight of JAX's (placed.py).
 Slots are poisoned when they are returned.
 """
 
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import random
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -23,7 +21,9 @@ import numpy as np
 import pytest
 import torch
 from conftest import engine, fill_up, kill, wait_until
+from forms import mostly
 from pretend_jax import Array, Device, device, install
+from test_sharding import told
 
 import stoker
 from stoker import _copies, _device, _jax
@@ -32,7 +32,6 @@ from stoker import transforms as T
 __all__ = ["device"]
 
 BIG = T.Resize((256, 256))  # a batch of 8 is 1.5 MiB
-SCRIPT = Path(__file__).with_name("placed.py")
 Make = Callable[..., "stoker.DataLoader[Any]"]
 
 
@@ -52,7 +51,15 @@ class Rows(torch.utils.data.Dataset[Any]):
         return {"x": picture.astype(np.uint8).reshape(256, 256), "y": number * 7, "name": f"s{number}"}
 
 
-@pytest.fixture(params=["pictures", "nhwc", "floats", "workers", "inline"])
+KINDS = ["pictures", "nhwc", "floats", "workers", "inline"]
+
+
+def of_kinds(*short: str) -> pytest.MarkDecorator:
+    """A test whose short form has samples of these kinds; others have pictures."""
+    return pytest.mark.parametrize("make", mostly(KINDS, *short), indirect=True)
+
+
+@pytest.fixture(params=mostly(KINDS, "pictures"))
 def make(request: pytest.FixtureRequest, folder: Path) -> Make:
     """Makes a loader over samples of some kind."""
     return maker(request.param, folder)
@@ -144,6 +151,7 @@ def run(device: Device, make: Make, samples: Any, seed: int, passes: int, pause:
             returned(loader)  # with batches that are kept
 
 
+@of_kinds("pictures", "nhwc", "workers", "inline")
 def test_every_byte_arrives(device: Device, make: Make) -> None:
     run(device, make, known(make), seed=0, passes=6)
 
@@ -218,6 +226,7 @@ def test_donated_arrays(device: Device, folder: Path) -> None:
         returned(loader)
 
 
+@of_kinds("floats", "inline")
 def test_batches_are_as_without_a_device(device: Device, make: Make) -> None:
     with make(output="numpy") as plain, make(device="cpu") as loader:
         for here, there in zip(plain, loader, strict=True):
@@ -247,6 +256,7 @@ def test_batches_are_as_without_a_device(device: Device, make: Make) -> None:
         assert plain.stats()["device"] is None
 
 
+@of_kinds("inline")
 def test_skip_in_the_loop(device: Device, make: Make) -> None:
     def ids(loader: Any) -> list[list[int]]:
         found = []
@@ -334,6 +344,7 @@ def test_a_function_of_batches_gets_them_on_the_device(device: Device, make: Mak
 # Failures.
 
 
+@of_kinds("pictures", "workers")
 def test_the_engine_is_killed(device: Device, make: Make) -> None:
     samples = known(make)
     with make(device="cpu", batch_size=4) as loader:
@@ -401,23 +412,22 @@ def test_jax_that_cannot_start_has_no_devices(monkeypatch: pytest.MonkeyPatch) -
 # JAX itself.
 
 
-def said(case: str, *arguments: Any) -> str:
-    command = [sys.executable, str(SCRIPT), case, *map(str, arguments)]
-    done = subprocess.run(command, env={**os.environ}, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-6000:]
-    return done.stdout
+@pytest.fixture(scope="module")
+def said(folder: Path, shards: str) -> dict[str, str]:
+    """The pass that is open when the process ends is the first that begins: it starts JAX."""
+    return told("placed", ("ends", folder), ("devices", folder, shards), ("shardings", folder), ("refused", folder))
 
 
-def test_eight_devices(folder: Path, shards: str) -> None:
-    assert said("devices", folder, shards) == "devices\n"
+def test_eight_devices(said: dict[str, str]) -> None:
+    assert said["devices"] == "devices\n"
 
 
-def test_shardings_are_ahead_too(folder: Path) -> None:
-    assert said("shardings", folder) == "shardings\n"
+def test_shardings_are_ahead_too(said: dict[str, str]) -> None:
+    assert said["shardings"] == "shardings\n"
 
 
-def test_the_process_ends_in_the_middle_of_a_pass(folder: Path) -> None:
-    assert said("ends", folder) == "ends\n"
+def test_the_process_ends_in_the_middle_of_a_pass(said: dict[str, str]) -> None:
+    assert said["ends"] == "ends\n"
 
 
 REFUSED = [
@@ -437,7 +447,6 @@ REFUSED = [
 ]
 
 
-def test_what_jax_does_not_have_is_an_error_that_names_what_it_has(folder: Path) -> None:
-    texts = said("refused", folder).splitlines()
-    for text, expected in zip(map(json.loads, texts), REFUSED, strict=True):
+def test_what_jax_does_not_have_is_an_error_that_names_what_it_has(said: dict[str, str]) -> None:
+    for text, expected in zip(map(json.loads, said["refused"].splitlines()), REFUSED, strict=True):
         assert re.search(expected, text), text

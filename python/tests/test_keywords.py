@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
@@ -240,44 +241,49 @@ def test_the_logger_takes_over_where_somebody_listens(
     assert "in_order" not in capsys.readouterr().err
 
 
-LEVELS = """
-import logging, sys
+LEVELS: dict[tuple[str, str], list[str]] = {
+    ("", "NOTSET"): ["notice", "warning"],
+    ("DEBUG", "NOTSET"): ["notice", "warning"],
+    ("INFO", "NOTSET"): ["notice", "warning"],
+    ("WARNING", "NOTSET"): ["warning"],
+    ("CRITICAL", "NOTSET"): [],
+    ("INFO", "INFO"): ["warning"],
+}
+SAY = """
+import json, logging, os, sys
 import stoker
 from stoker import _notice
-level, disabled, handler = sys.argv[1:]
-if handler:
-    logging.getLogger("stoker").addHandler(logging.StreamHandler(sys.stderr))
-if level:
-    logging.getLogger("stoker").setLevel(level)
-logging.disable(getattr(logging, disabled))
-_notice.say("a notice")
-_notice.warn("a warning")
+for case in json.loads(sys.argv[1]):
+    level, disabled, handler = case
+    if os.fork():  # each in a process of its own
+        os.wait()
+        continue
+    print("--", *case, sep="|", file=sys.stderr, flush=True)
+    if handler:
+        logging.getLogger("stoker").addHandler(logging.StreamHandler(sys.stderr))
+    if level:
+        logging.getLogger("stoker").setLevel(level)
+    logging.disable(getattr(logging, disabled))
+    _notice.say("a notice")
+    _notice.warn("a warning")
+    os._exit(0)
 """
 
 
-@pytest.mark.parametrize("handler", ["", "handler"])
-@pytest.mark.parametrize(
-    ("level", "disabled", "shown"),
-    [
-        ("", "NOTSET", ["notice", "warning"]),
-        ("DEBUG", "NOTSET", ["notice", "warning"]),
-        ("INFO", "NOTSET", ["notice", "warning"]),
-        ("WARNING", "NOTSET", ["warning"]),
-        ("CRITICAL", "NOTSET", []),
-        ("INFO", "INFO", ["warning"]),
-    ],
-)
-def test_the_level_of_the_logger_filters_with_and_without_a_handler(
-    level: str, disabled: str, shown: list[str], handler: str
-) -> None:
+def test_the_level_of_the_logger_filters_with_and_without_a_handler() -> None:
+    cases = [(*said, handler) for said in LEVELS for handler in ("", "handler")]
     done = subprocess.run(
-        [sys.executable, "-c", LEVELS, level, disabled, handler],
+        [sys.executable, "-c", SAY, json.dumps(cases)],
         env={**os.environ, "PYTHONPATH": str(Path(stoker.__file__).parents[1])},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert [line.removeprefix("stoker: ") for line in done.stderr.splitlines()] == [f"a {word}" for word in shown]
+    found = [line.removeprefix("stoker: ") for line in done.stderr.splitlines()]
+    want: list[str] = []
+    for level, disabled, handler in cases:
+        want += [f"--|{level}|{disabled}|{handler}", *(f"a {word}" for word in LEVELS[level, disabled])]
+    assert found == want
 
 
 @pytest.mark.parametrize("number", [1 << 63, (1 << 53) + 1, 10**400])

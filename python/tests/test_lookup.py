@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from forms import thinned
+from forms import mostly, thinned
 from torch.utils.data import ConcatDataset, DataLoader, SequentialSampler, StackDataset, Subset, TensorDataset
 
 import stoker
@@ -63,7 +63,10 @@ def test_the_same_as_torch(case: str, keywords: dict[str, Any]) -> None:
         assert [type(value) for value in first[:1]] == [type(value) for value in other[:1]]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case != "types"])
+@pytest.mark.parametrize(
+    "case",
+    mostly([case for case in CASES if case != "types"], "tensors", "scalars", "subset of an array", "stack of names"),
+)
 def test_numpy(case: str) -> None:
     keywords: dict[str, Any] = {"batch_size": 16, "num_workers": 2, "output": "numpy"}
     loader, other = (stoker.DataLoader(CASES[case], **{**keywords, "native": native}) for native in (None, False))

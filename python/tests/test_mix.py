@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from forms import long, param
 from needs import needs
 from PIL import Image
 from torch.utils.data import Dataset, IterableDataset
@@ -136,7 +137,9 @@ def torchvisions(choices: list[Mapping[str, Any]], images: torch.Tensor, labels:
     return mix(images, labels)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "path", [param(path) if path in ("engine, one lane", "workers", "workers, whole") else path for path in PATHS]
+)
 def test_batches_are_torchvisions(folder: Path, path: str) -> None:
     make, keywords = PATHS[path]
     both = v2.RandomChoice([MIXES["MixUp"](), MIXES["CutMix"]()], p=[0.4, 0.6])
@@ -171,7 +174,7 @@ def everything(loader: Any) -> list[Any]:
     return [(batch.ids.tolist(), *(part.tolist() for part in pair(batch))) for batch in loader]
 
 
-@pytest.mark.parametrize("make", [small, lambda root: Pairs()])
+@pytest.mark.parametrize("make", [small, param(lambda root: Pairs())])
 def test_resume_and_workers_change_nothing(folder: Path, make: Any) -> None:
     settings: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 8}
     mix = T.RandomChoice([T.MixUp(num_classes=CLASSES), T.CutMix(num_classes=CLASSES)])
@@ -432,8 +435,8 @@ def test_states_of_other_batch_transforms_do_not_fit(folder: Path) -> None:
                 states.append(loader.state_dict())
         assert len({state["pipeline"] for state in states}) == len(states)
         for number, transform in enumerate(transforms):
-            for state in states:
-                with stoker.DataLoader(data, 4, batch_transform=transform, seed=1, **more) as loader:
+            with stoker.DataLoader(data, 4, batch_transform=transform, seed=1, **more) as loader:
+                for state in states:
                     if state is states[number]:
                         loader.load_state_dict(state)
                         continue
@@ -477,6 +480,7 @@ with stoker.DataLoader(pairs, 4, output="numpy", batch_transform=mix, num_worker
     subprocess.run([sys.executable, "-c", script, str(folder)], check=True, timeout=300)
 
 
+@long
 def test_jax_gets_them_too(folder: Path) -> None:
     """In a process of its own: JAX's threads and forked workers do not go together."""
     needs("jax")

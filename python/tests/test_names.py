@@ -80,6 +80,10 @@ def imports() -> str:
     return "\n".join((TOP / name).read_text(encoding="utf-8", errors="replace") for name in names)
 
 
+def is_imported(name: str) -> bool:
+    return name in imports() and bool(re.search(rf'[/" \t]{re.escape(name)}(?:/v\d+)?[" ]', imports()))
+
+
 @functools.cache
 def flags() -> frozenset[str]:
     """Flags of the command (docs/cli.md is held to its help) and those that scripts and benchmarks take."""
@@ -106,9 +110,18 @@ def rooms() -> dict[str, list[frozenset[str]]]:
     return found
 
 
+@functools.cache
+def endings() -> frozenset[str]:
+    """The paths of all files and folders, and what follows each of their slashes."""
+    paths = [*tracked(), *folders()]
+    return frozenset(path[at:] for path in paths for at in [0, *(slash.end() for slash in re.finditer("/", path))])
+
+
 def is_path(name: str) -> bool:
     """Whether a file or folder has this path, or a path that ends so."""
     name = re.sub(r"\b[A-Z]{4,}\b", "*", name.rstrip("/"))  # testdata/FORMAT/make.py
+    if "*" not in name:
+        return name in endings()
     return any(
         fnmatch.fnmatchcase(path, name) or fnmatch.fnmatchcase(path, "*/" + name) for path in [*tracked(), *folders()]
     )
@@ -143,8 +156,7 @@ def missing(name: str) -> str:
         return "" if verb in words("cmd/stoker/main.go") else "no such verb"
     if FILE.fullmatch(name) or re.fullmatch(r"[a-z_]+(?:/[\w*-]+)+/?", name):
         of_format = Path(name).suffix in {".npy", ".npz", ".yaml", ".json", ".mdb"}  # also names of users' files
-        imported = re.search(rf'[/" \t]{re.escape(name)}(?:/v\d+)?[" ]', imports())
-        return "" if is_path(name) or of_format or imported else "no such file or folder"
+        return "" if is_path(name) or of_format or is_imported(name) else "no such file or folder"
     if DOTTED.fullmatch(name):
         return "" if is_dotted(name) else "no package or module has all of its parts"
     if unknown := sorted(set(re.findall(r"(?<![\w-])--[a-z][\w-]*", name)) - flags()):

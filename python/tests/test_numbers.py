@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from forms import mostly
 
 import stoker
 from stoker import transforms as T
@@ -26,7 +27,7 @@ def ids(loader: Any) -> list[int]:
         return [int(i) for batch in loader for i in batch.ids]
 
 
-@pytest.mark.parametrize("of", KINDS)
+@pytest.mark.parametrize("of", mostly(KINDS, np.uint8, torch.tensor))
 def test_integers_of_the_loader(dataset: stoker.ImageFolder, of: Any) -> None:
     keywords: dict[str, Any] = {
         "batch_size": 4, "num_workers": 2, "prefetch": 3, "seed": 5, "rank": 1, "world_size": 3, "num_samples": 40,
@@ -49,7 +50,7 @@ def test_integers_of_the_loader(dataset: stoker.ImageFolder, of: Any) -> None:
         one.close()
 
 
-@pytest.mark.parametrize("of", KINDS)
+@pytest.mark.parametrize("of", mostly(KINDS, np.int64, np.array))
 def test_integers_elsewhere(dataset: stoker.ImageFolder, shards: str, of: Any) -> None:
     assert torch.equal(dataset[of(3)][0], dataset[3][0])
     for make in (

@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.utils.data
 from conftest import engine, kill
-from forms import mostly
+from forms import long, mostly, thinned
 
 import stoker
 from stoker import transforms as T
@@ -184,7 +184,14 @@ def through(state: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
     return again
 
 
-@pytest.mark.parametrize("name", CASES)
+# Of the cases, one of each kind of order; of the samplers, one of each way that the loader takes them.
+KINDS = (
+    *("full", "block of shards", "window", "mixture, linear", "tokens", "pack"),
+    *("sampler", "RandomSampler, rounds"),
+)
+
+
+@pytest.mark.parametrize("name", mostly(CASES, *KINDS))
 def test_a_state_of_every_step(name: str, data: Data, tmp_path: Path) -> None:
     states: list[tuple[int, int, Any]] = []  # epoch, batches of it that were seen, state
     with loader_of(name, data) as loader:
@@ -221,7 +228,7 @@ def test_a_state_of_every_step(name: str, data: Data, tmp_path: Path) -> None:
 FEW = ["full", "weights", "mixture, single", "tokens", "pack", "sampler", "batch_sampler", "RandomSampler"]
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", mostly(FEW, "mixture, single", "sampler"))
 def test_a_pass_that_is_given_up_and_passes_side_by_side(name: str, data: Data) -> None:
     with loader_of(name, data) as loader:
         epochs = [drain(loader) for _ in range(4)]
@@ -247,7 +254,7 @@ def test_a_pass_that_is_given_up_and_passes_side_by_side(name: str, data: Data) 
         assert drain(loader) == epochs[3]
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", mostly(FEW, "pack", "batch_sampler"))
 def test_a_loader_that_is_pickled_stands_where_it_stood(name: str, data: Data) -> None:
     with loader_of(name, data) as loader:
         epochs = [drain(loader) for _ in range(3)]
@@ -269,16 +276,19 @@ def test_a_loader_that_is_pickled_stands_where_it_stood(name: str, data: Data) -
     restored.close()
 
 
+def pickled(loader: Any) -> Any:
+    return pickle.loads(pickle.dumps(loader))
+
+
 @pytest.mark.parametrize(
     ("name", "copied"),
-    [
-        *((name, copy.copy) for name in FEW if "ampler" not in name),  # it shares the user's sampler
-        *(
-            (name, copied)
-            for name in FEW
-            for copied in (copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader)))
-        ),
-    ],
+    mostly(
+        [
+            *((name, copy.copy) for name in FEW if "ampler" not in name),  # it shares the user's sampler
+            *((name, copied) for name in FEW for copied in (copy.deepcopy, pickled)),
+        ],
+        *(("pack", copy.copy), ("tokens", copy.deepcopy), ("sampler", copy.deepcopy), ("mixture, single", pickled)),
+    ),
 )
 def test_copies_of_a_loader_in_use_are_on_their_own(name: str, copied: Any, data: Data) -> None:
     """Their state is that of the loader, and neither moves the other; torch takes copies at any time too."""
@@ -302,9 +312,6 @@ def test_copies_of_a_loader_in_use_are_on_their_own(name: str, copied: Any, data
 
 
 PLACED = [name for name, make in CASES.items() if "ampler" not in name and name not in ("list", "lists", "single")]
-
-
-FEW_PLACED = ("none", "full", "drop", "block", "window", "weights", "mixture", "mixture, linear", "bucket", "pack")
 
 
 def rows(batch: Any) -> list[Any]:
@@ -360,7 +367,7 @@ def dealt(name: str, data: Data, world: int, state: Any, **more: Any) -> tuple[l
     return together, steps, states[0]
 
 
-@pytest.mark.parametrize("name", mostly(PLACED, *FEW_PLACED))
+@pytest.mark.parametrize("name", mostly(PLACED, "mixture, linear", "pack"))
 def test_worlds_share_one_order(name: str, data: Data) -> None:
     plan, _, _ = dealt(name, data, 1, None)
     for world in (2, 3):
@@ -376,7 +383,7 @@ def test_worlds_share_one_order(name: str, data: Data) -> None:
             assert "drop" in name or len(rest) == len(plan) - sum(steps[:2])
 
 
-@pytest.mark.parametrize("name", mostly([name for name in PLACED if "tokens" not in name], *(FEW_PLACED)))
+@pytest.mark.parametrize("name", mostly([name for name in PLACED if "tokens" not in name], "drop", "pack"))
 def test_a_global_batch_is_the_same_over_any_world(name: str, data: Data) -> None:
     if name == "mixture, single":  # a global batch is of one dataset; dealt() would put batches side by side
         pytest.skip("the batches of ranks are parts of one")
@@ -390,6 +397,7 @@ def test_a_global_batch_is_the_same_over_any_world(name: str, data: Data) -> Non
         assert (rest, steps) == (alone[0][sum(alone[1][:2]) :], alone[1][2:])
 
 
+@long
 def test_a_mixture_of_single_global_batches_is_the_same_over_any_world(data: Data) -> None:
     def together(world: int) -> list[list[int]]:
         ranks = []
@@ -411,7 +419,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", mostly(CASES, *KINDS))
 def test_settings_do_not_matter(name: str, data: Data) -> None:
     with loader_of(name, data) as loader:
         expected = [drain(loader), drain(loader)]
@@ -422,7 +430,11 @@ def test_settings_do_not_matter(name: str, data: Data) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", mostly([name for name in CASES if name not in ("none", "fill", "drop", "single", "list")], *FEW, "bucket")
+    "name",
+    mostly(
+        [name for name in CASES if name not in ("none", "fill", "drop", "single", "list")],
+        *("mixture, single", "pack", "batch_sampler"),
+    ),
 )
 def test_killing_the_engine_changes_nothing(name: str, data: Data) -> None:
     with loader_of(name, data) as loader:
@@ -440,6 +452,7 @@ def test_killing_the_engine_changes_nothing(name: str, data: Data) -> None:
         assert [part["sum"] for part in receipt[:1]] == [part["sum"] for part in receipt[1:]]
 
 
+@thinned
 @pytest.mark.parametrize(("long", "width"), [("split", 24), ("truncate", 24), ("refuse", 40)])
 @pytest.mark.parametrize("world", [1, 3])
 def test_packed_rows_hold_every_text_once(long: str, width: int, world: int, data: Data) -> None:

@@ -210,7 +210,7 @@ def children() -> list[int]:
 
 
 def test_what_interrupts_it_ends_the_child_and_it_goes_on(folder: Path, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"shard_size": "8KiB", "resize": 48, "augment": 8}
+    options: dict[str, Any] = {"shard_size": "8KiB", "resize": 48, "augment": 3}
     whole = stoker.pack(folder, tmp_path / "whole", **options)
     for error in (KeyboardInterrupt, ZeroDivisionError):
 
@@ -235,9 +235,9 @@ def test_a_child_that_is_killed_is_said(folder: Path, tmp_path: Path) -> None:
             os.kill(child, signal.SIGKILL)
 
     with pytest.raises(stoker.EngineError, match="SIGKILL") as caught:
-        stoker.pack(folder, tmp_path / "packed", resize=48, augment=50, progress=kill)
+        stoker.pack(folder, tmp_path / "packed", resize=48, augment=30, progress=kill)
     assert "continues" in str(caught.value)
-    assert stoker.pack(folder, tmp_path / "packed", resize=48, augment=50)["samples"] == 2500
+    assert stoker.pack(folder, tmp_path / "packed", resize=48, augment=30)["samples"] == 1500
 
 
 def test_ctrl_c_at_the_terminal(folder: Path, tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 
 import pytest
-from forms import thinned
+from forms import mostly
 
 BEGIN = """
 import time, stoker
@@ -67,9 +68,12 @@ def test_a_second_interrupt_ends_the_wait_for_workers() -> None:
     assert child.returncode == 0
 
 
-@thinned
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("gone", ["", "del loader, iterator", "loader.close()", "del iterator"])
+GONE = ["", "del loader, iterator", "loader.close()", "del iterator"]
+
+
+@pytest.mark.parametrize(  # without workers, the script itself imports torch
+    ("gone", "workers"), mostly(product(GONE, [0, 2]), *product(GONE, [2]))
+)
 def test_no_resource_is_left(gone: str, workers: int) -> None:
     text = BEGIN + LEFT
     with script(text, "-X", "dev", "-W", "error::ResourceWarning", SECONDS=0, WORKERS=workers, GONE=gone) as child:

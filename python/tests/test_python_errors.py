@@ -6,11 +6,13 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forms import mostly, thinned
 
 import stoker
 
@@ -68,8 +70,9 @@ CASES: dict[str, tuple[Any, dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "workers"), mostly(product(CASES, [0, 2]), *product(CASES, [0]), ("sample", 2), ("collate_fn", 2))
+)
 def test_each_says_what_to_try(case: str, workers: int) -> None:
     dataset, keywords, what, hint = CASES[case]
     loader = stoker.DataLoader(dataset, **{"batch_size": 4, "num_workers": workers, **keywords})
@@ -79,7 +82,7 @@ def test_each_says_what_to_try(case: str, workers: int) -> None:
     assert ("num_workers=0 runs it" in str(caught.value)) == (keywords.get("collate_fn") is not None and workers > 0)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", mostly([0, 2], 0))
 def test_too_many_bad_samples_are_the_datasets_code(workers: int, folder: Path) -> None:
     """`stoker inspect` reads files, and there are none."""
     for on_bad in ("skip", "replace"):
@@ -108,6 +111,7 @@ async def awaited(sample: Any) -> Any:
     return sample
 
 
+@thinned
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(("function", "word"), [(generated, "generator"), (awaited, "coroutine")])
 def test_a_function_that_returns_no_sample_is_named(
@@ -130,7 +134,10 @@ class Deadly(Numbers):
         return i
 
 
-@pytest.mark.parametrize(("on_bad", "became"), [("skip", "is left out"), ("replace", r"sample \d+ comes in its place")])
+ANNOUNCED = [("skip", "is left out"), ("replace", r"sample \d+ comes in its place")]
+
+
+@pytest.mark.parametrize(("on_bad", "became"), mostly(ANNOUNCED, ANNOUNCED[1]))
 def test_a_sample_that_workers_die_of_is_announced(on_bad: str, became: str, caplog: pytest.LogCaptureFixture) -> None:
     loader = stoker.DataLoader(Deadly(), 4, num_workers=2, on_bad=on_bad)
     assert sum(len(loader.facts.bad) for _ in loader if loader.facts is not None) == 1

@@ -21,7 +21,7 @@ from typing import Any
 import mine
 import pytest
 from conftest import engine, engines, gone, wait_until
-from forms import long
+from forms import long, mostly
 from test_python_workers import children, descendants, zombies
 
 import stoker
@@ -113,7 +113,7 @@ def shared_files(pids: set[int]) -> list[str]:
     return [name for name in os.listdir("/dev/shm") if any(f"_{pid}_" in name for pid in pids)]
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", mostly(UNITS, "rows"))
 def test_workers_are_killed_at_any_instant(unit: str, peace: Peace) -> None:
     dice = random.Random(f"workers {unit}")
     pids, memory, killed, epoch = {os.getpid()}, left_over(), 0, 0
@@ -150,7 +150,7 @@ def test_workers_are_killed_at_any_instant(unit: str, peace: Peace) -> None:
     assert engines() == []
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", mostly(UNITS, "rows"))
 def test_engines_are_killed_at_any_instant(unit: str, peace: Peace) -> None:
     dice = random.Random(f"engines {unit}")
     pids, memory, killed, epoch = {os.getpid()}, left_over(), 0, 0

@@ -13,6 +13,7 @@ from typing import Any
 
 import mine
 import pytest
+from forms import mostly
 
 import stoker
 
@@ -50,7 +51,7 @@ def small_group() -> Iterator[Path]:
     pytest.skip("no cgroup with a limit of memory can be made here")
 
 
-@pytest.mark.parametrize("collate", [None, mine.ids])
+@pytest.mark.parametrize("collate", mostly([None, mine.ids], None))
 def test_a_worker_that_allocates_without_end(small_group: Path, collate: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The kernel kills it in its cgroup, it is replaced, and the sample is named after the second time."""
 
@@ -90,9 +91,16 @@ def collated(samples):
     pictures, numbers = default_collate(samples)
     return {{"pictures": pictures, "numbers": numbers}}
 
+WAYS = {{
+    "rows": (None, "fork"),
+    "torch's": (default_collate, "fork"),
+    "own": (collated, "fork"),
+    "spawned": (collated, "spawn"),
+}}
 size = os.statvfs("/dev/shm")
 assert size.f_blocks * size.f_frsize == 64 << 20
-for collate, method in ((None, "fork"), (default_collate, "fork"), (collated, "fork"), (collated, "spawn")):
+for name in sys.argv[1:]:
+    collate, method = WAYS[name]
     found = []
     workers = 2 if method == "fork" else 1  # which imports torch
     keywords = {{"collate_fn": collate, "multiprocessing_context": method}}
@@ -107,7 +115,8 @@ print("whole")
 """
 
 
-def test_shared_memory_of_64_mib(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ways", mostly(["rows", "own torch's spawned"], "rows"))
+def test_shared_memory_of_64_mib(tmp_path: Path, ways: str) -> None:
     """As in a container: torch's own loader ends there with a bus error."""
     script = tmp_path / "script.py"
     path = [str(Path(stoker.__file__).parents[1]), str(Path(__file__).parent)]
@@ -118,6 +127,8 @@ def test_shared_memory_of_64_mib(tmp_path: Path) -> None:
     if subprocess.run(["unshare", "-m", "sh", "-c", small], capture_output=True).returncode:
         pytest.skip("no mount namespace can be made here")
     ran = subprocess.run(
-        ["unshare", "-m", "sh", "-c", f"{small} && exec {sys.executable} {script}"], capture_output=True, text=True
+        ["unshare", "-m", "sh", "-c", f'{small} && exec {sys.executable} {script} "$@"', "sh", *ways.split()],
+        capture_output=True,
+        text=True,
     )
     assert ran.stdout == "whole\n", ran.stderr

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from forms import mostly
+from conftest import run_python
+from forms import param
 from needs import needs
 
 import stoker
@@ -91,20 +90,29 @@ def test_bfloat16(output: Any, workers: int) -> None:
         assert batch.tolist() == [[1.5, -2.0]] * 2
 
 
-@pytest.mark.parametrize("workers", mostly([0, 2], 2))
-def test_bfloat16_without_ml_dtypes(workers: int) -> None:
-    script = f"""
+LACKS = """
 import sys
 sys.modules["ml_dtypes"] = None
-import torch, stoker
+import stoker
 try:
-    data = [torch.zeros(2, dtype=torch.bfloat16)] * 4
-    list(stoker.DataLoader(data, batch_size=2, num_workers={workers}, output="numpy"))
+    CALL
 except stoker.ConfigError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "NumPy has no bfloat16" in done.stdout
+LOADED = "import torch; data = [torch.zeros(2, dtype=torch.bfloat16)] * 4; list(stoker.DataLoader(data, batch_size=2"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "import stoker._batch; stoker._batch.numpy_dtype('bfloat16')",
+        param(f"{LOADED}, num_workers=0, output='numpy'))"),
+        param(f"{LOADED}, num_workers=2, output='numpy'))"),
+    ],
+)
+def test_bfloat16_without_ml_dtypes(call: str) -> None:
+    done = run_python(LACKS.replace("CALL", call))
+    assert "NumPy has no bfloat16" in done.stdout, done.stderr
     assert "install ml_dtypes" in done.stdout
 
 

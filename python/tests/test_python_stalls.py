@@ -13,6 +13,7 @@ from typing import Any
 import mine
 import pytest
 from conftest import kill, stop, wait_until
+from forms import thinned
 from test_python_workers import children
 
 import stoker
@@ -70,6 +71,7 @@ def rest(iterator: Any) -> list[Any]:
             return found
 
 
+@thinned
 @pytest.mark.parametrize("how", [None, asleep])
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_stuck_worker_is_named_and_killed(whole: bool, how: Any, tmp_path: Path, caplog: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 import torchvision
 from conftest import PHOTOS, TOP
-from forms import thinned
+from forms import mostly
 from torchvision.transforms import v2
 
 import stoker
@@ -67,9 +67,9 @@ def test_both_pipelines_give_the_same_kind_of_batches(tree: Path, recipe: str) -
     assert where(loader) == "the engine"
 
 
-@thinned
-@pytest.mark.parametrize("recipe", USUAL)
-@pytest.mark.parametrize("loader", ["stoker", "torch"])
+@pytest.mark.parametrize(
+    ("recipe", "loader"), mostly(itertools.product(USUAL, ["stoker", "torch"]), ("simclr", "stoker"))
+)
 def test_both_pipelines_train(tree: Path, recipe: str, loader: str) -> None:
     options, found, classes = opened(tree, recipe, loader)
     losses = [step.loss for step in itertools.islice(train(options, found, classes), 64)]

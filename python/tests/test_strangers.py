@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import jpeg, run_python
+from forms import long, mostly
 from needs import needs
 
 import stoker
@@ -102,7 +103,7 @@ FITS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", list(FITS))
+@pytest.mark.parametrize("kind", mostly(FITS, *list(FITS)[::2]))
 def test_the_class_that_fits_is_named(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     make, want = FITS[kind]
     with stoker.DataLoader(make(tmp_path)) as loader:
@@ -306,6 +307,7 @@ def test_names_of_transforms_are_answered() -> None:
     assert not hasattr(T, "__wrapped__")
 
 
+@long
 def test_the_module_is_the_command() -> None:
     told = subprocess.run([sys.executable, "-m", "stoker", "version"], capture_output=True, text=True, check=True)
     assert told.stdout.startswith("stoker ")

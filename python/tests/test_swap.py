@@ -11,11 +11,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import forms
 import pytest
+from conftest import gone
 from PIL import Image
 
 import stoker
@@ -107,17 +109,54 @@ def crops(tmp_path_factory: pytest.TempPathFactory) -> Path:
 ENV = {"STOKER_LOG": "error", "OMP_NUM_THREADS": "1"}
 
 
-def start(crops: Path, out: Path, pause: float = 0.0) -> subprocess.Popen[bytes]:
-    command = [sys.executable, str(out / "train.py"), str(crops), str(out), "1", str(pause)]
-    return subprocess.Popen(command, env={**os.environ, **ENV}, start_new_session=True)
+# Runs in processes of their own, forked by an interpreter that has imported what they import.
+FORKS = """
+import os, runpy, sys
+import albumentations, stoker, torch
+import torch._dynamo  # optimizers do
+for line in sys.stdin:
+    if not (run := os.fork()):
+        os.setsid()
+        sys.argv = line.split()
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.exit()
+    print(run, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(run, 0)[1]), flush=True)
+"""
 
 
-@pytest.fixture(scope="module")
-def runs(crops: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+class Starter:
+    def __init__(self) -> None:
+        command = [sys.executable, "-c", FORKS]
+        self.process = subprocess.Popen(
+            command, env={**os.environ, **ENV}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def start(self, crops: Path, out: Path, pause: float = 0.0) -> int:
+        """The process of a run."""
+        assert self.process.stdin is not None
+        print(out / "train.py", crops, out, 1, pause, file=self.process.stdin, flush=True)
+        return self.read()
+
+    def read(self) -> int:
+        """What comes next: the process of a run, or how it ended."""
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
+
+
+@pytest.fixture
+def starter() -> Iterator[Starter]:
+    made = Starter()
+    yield made
+    made.process.kill()
+    made.process.communicate()
+
+
+def runs(crops: Path, root: Path, *names: str) -> Path:
     """Runs in peace, by loader and seed."""
-    root = tmp_path_factory.mktemp("runs")
     arguments = []
-    for name, text, seed in (("torch1", SCRIPT, 1), ("torch2", SCRIPT, 2), ("stoker1", SWAPPED, 1)):
+    for name in names:
+        text, seed = SCRIPT if name.startswith("torch") else SWAPPED, int(name[-1])
         (root / name).mkdir()
         (root / name / "train.py").write_text(text)
         arguments += [str(root / name), str(seed)]
@@ -134,9 +173,11 @@ def losses(out: Path) -> list[float]:
     return [sum(found[i : i + STEPS]) / STEPS for i in range(0, len(found), STEPS)]
 
 
-def test_the_loss_curve_is_that_of_torch(runs: Path) -> None:
-    theirs = [losses(runs / "torch1"), losses(runs / "torch2")]
-    ours = [losses(runs / "stoker1")]
+@forms.long  # tests/test_python_datasets.py compares batches with torch's, tests/test_recipes.py trains
+def test_the_loss_curve_is_that_of_torch(crops: Path, tmp_path: Path) -> None:
+    root = runs(crops, tmp_path, "torch1", "torch2", "stoker1")
+    theirs = [losses(root / "torch1"), losses(root / "torch2")]
+    ours = [losses(root / "stoker1")]
     for epoch, values in enumerate(zip(*theirs, strict=True)):
         middle, spread = sum(values) / len(values), max(values) - min(values)
         for one in ours:
@@ -144,24 +185,32 @@ def test_the_loss_curve_is_that_of_torch(runs: Path) -> None:
     assert ours[0][-1] < 0.7 * ours[0][0], ours
 
 
-def test_a_run_that_is_killed_with_its_workers_goes_on(crops: Path, runs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", forms.mostly([[STEPS + 7], [5, STEPS + 7]], [STEPS + 7]))
+def test_a_run_that_is_killed_with_its_workers_goes_on(
+    kills: list[int], crops: Path, starter: Starter, tmp_path: Path
+) -> None:
     """The model ends with the weights of an undisturbed run, to the last bit, and the receipts agree."""
     import torch
 
-    whole, cut = runs / "stoker1", tmp_path
-    (cut / "train.py").write_text(SWAPPED)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    for out in (whole, cut):
+        out.mkdir()
+        (out / "train.py").write_text(SWAPPED.replace(f"range(at, {EPOCHS})", "range(at, 2)"))
+    starter.start(crops, whole)
+    assert starter.read() == 0
     receipts: list[dict[str, Any]] = []
-    for steps in (5, STEPS + 7) if forms.ALL else (STEPS + 7,):
-        run = start(crops, cut, pause=0.05)
+    for steps in kills:
+        run = starter.start(crops, cut, pause=0.05)
         until = time.monotonic() + 120
         while not (cut / "state.pt").exists() or len(torch.load(cut / "state.pt")["losses"]) < steps:
-            assert run.poll() is None
+            assert not gone(run)
             assert time.monotonic() < until
             time.sleep(0.02)
-        os.killpg(run.pid, signal.SIGKILL)  # the trainer and its workers; the engine follows
-        run.wait()
+        os.killpg(run, signal.SIGKILL)  # the trainer and its workers; the engine follows
+        assert starter.read() == -signal.SIGKILL
         receipts.append(torch.load(cut / "state.pt", weights_only=False)["receipt"])
-    assert start(crops, cut).wait(300) == 0
+    starter.start(crops, cut)
+    assert starter.read() == 0
     expected, found = (torch.load(out / "state.pt", weights_only=False) for out in (whole, cut))
     receipts.append(found["receipt"])
     assert found["losses"] == expected["losses"]

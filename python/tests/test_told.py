@@ -6,13 +6,14 @@ import os
 import pickle
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import DATA, engine, jpeg, kill, make_folder, make_tar, stored
-from forms import thinned
+from forms import mostly
 
 import stoker
 
@@ -61,9 +62,13 @@ TOLD: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@thinned
-@pytest.mark.parametrize("told", TOLD)
-@pytest.mark.parametrize("change", [_remove, _add, _replace, _replace_as_long])
+@pytest.mark.parametrize(
+    ("told", "change"),
+    mostly(
+        product(TOLD, [_remove, _add, _replace, _replace_as_long]),
+        *(("len", _remove), ("samples", _add), ("a sampler", _replace), ("the length of a loader", _replace_as_long)),
+    ),
+)
 def test_a_folder_that_changed_before_its_loader(
     told: str, change: Callable[[Path, Path], str], tmp_path: Path
 ) -> None:
@@ -192,7 +197,7 @@ def test_a_dataset_that_is_asked_again(tmp_path: Path) -> None:
             ask()
 
 
-@pytest.mark.parametrize("change", [_remove, _add, _replace, _replace_as_long])
+@pytest.mark.parametrize("change", mostly([_remove, _add, _replace, _replace_as_long], _remove, _replace_as_long))
 def test_an_engine_that_is_started_again(change: Callable[[Path, Path], str], tmp_path: Path) -> None:
     root = make_folder(tmp_path / "d", 12)
     with stoker.DataLoader(stoker.ImageFolder(root), batch_size=1, prefetch=1) as loader:
@@ -259,7 +264,7 @@ FORMATS: dict[str, tuple[Callable[[Any], Any], Callable[[Path], tuple[Any, Path]
 }
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", mostly(FORMATS, "WebDataset", "ParquetDataset"))
 def test_every_format(kind: str, tmp_path: Path) -> None:
     make, pair = FORMATS[kind]
     pattern, second = pair(tmp_path)

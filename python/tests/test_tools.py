@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from forms import long
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -84,6 +85,7 @@ def test_parts_are_run_and_timed(tmp_path: Path) -> None:
     assert [what for _, _, what in table] == ["good", "good+other", "all of it, set-up included"]
 
 
+@long
 def test_parts_show_the_time_of_processors(tmp_path: Path) -> None:
     (tmp_path / "burn.py").write_text("import time\nwhile time.process_time() < 2.5: pass\n")
     run = parts(tmp_path, "burn", "good")

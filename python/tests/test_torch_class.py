@@ -18,6 +18,7 @@ from unittest import mock
 
 import pytest
 from conftest import make_folder
+from forms import long
 from needs import needs
 
 import stoker
@@ -98,6 +99,21 @@ def test_a_loader_is_torchs_and_stokers(loader: stoker.DataLoader, data: stoker.
     assert not isinstance(loader, Own(data).__class__)
 
 
+def test_a_loader_made_before_torch_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
+            patch.delitem(sys.modules, name)
+        made = stoker.DataLoader(stoker.Synthetic(8), 4, output="numpy", seed=0)
+        sampler = made.sampler
+        assert made.__class__ is stoker.DataLoader
+        assert made.collate_fn is None
+        assert "torch" not in sys.modules
+    assert isinstance(made, DataLoader)
+    assert isinstance(made, stoker.DataLoader)
+    assert isinstance(sampler, DistributedSampler)
+
+
+@long  # the test before hides torch
 def test_a_loader_made_before_torch_is_imported() -> None:
     script = """
 import sys
@@ -148,6 +164,7 @@ def spawned(loader: Any, queue: Any) -> None:
     loader.close()
 
 
+@long  # the tests of pickles have its way, without an interpreter that imports torch again
 def test_a_loader_goes_to_another_process(loader: stoker.DataLoader) -> None:
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()

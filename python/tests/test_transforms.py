@@ -158,12 +158,14 @@ def spread(op: dict[str, Any]) -> dict[str, Any]:
     return op
 
 
-@pytest.mark.parametrize(("name", "args", "kwargs"), EXAMPLES)
-def test_the_engine_has_what_is_offered(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    front = [T.ToTensor()] if name == "Normalize" else [T.CenterCrop(64)]
-    data = stoker.files([PHOTOS / "coffee.jpg"], transform=[*front, ours(name, *args, **kwargs)])
-    (batch,) = stoker.DataLoader(data, batch_size=1)
-    assert batch[0].ndim == 4
+def test_the_engine_has_what_is_offered() -> None:
+    fields = []
+    for number, (name, args, kwargs) in enumerate(EXAMPLES):
+        front = [T.ToTensor()] if name == "Normalize" else [T.CenterCrop(64)]
+        transform = [*front, ours(name, *args, **kwargs)]
+        fields.append(stoker.Field(f"{name}_{number}", source="image", transform=transform))
+    (batch,) = stoker.DataLoader(stoker.files([PHOTOS / "coffee.jpg"], fields=fields), batch_size=1)
+    assert [pictures.ndim for pictures in batch] == [4] * len(EXAMPLES)
 
 
 def test_every_class_is_tested_and_listed() -> None:

@@ -7,6 +7,7 @@ operations, so what a GPU would run is compiled too, and its instructions are re
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 import shutil
 from pathlib import Path
@@ -123,36 +124,44 @@ def test_channels(interpreted: Any, channels: int) -> None:
             compared(interpreted, one, given[0], False)
 
 
-@thinned
-@pytest.mark.parametrize("name", ["ToTensor", "normalised", "bfloat16"])
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (31, 33), (32, 64), (45, 47)])
-def test_sizes(interpreted: Any, name: str, height: int, width: int) -> None:
+SIZES = [(1, 1), (31, 33), (32, 64), (45, 47)]
+MADE = ["ToTensor", "normalised", "bfloat16"]
+
+
+@pytest.mark.parametrize(
+    ("size", "name"),
+    mostly(
+        itertools.product(SIZES, MADE),
+        *(((1, 1), "bfloat16"), ((31, 33), "bfloat16"), ((32, 64), "ToTensor"), ((45, 47), "ToTensor")),
+    ),
+)
+def test_sizes(interpreted: Any, name: str, size: tuple[int, int]) -> None:
     """Less than a block, blocks that end within a program, and more than one program."""
-    given = torch.randint(0, 256, (3, height, width, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    given = torch.randint(0, 256, (3, *size, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     compared(interpreted, TABLE[name], given.permute(0, 3, 1, 2), True)
     compared(interpreted, TABLE[name], given, False)
 
 
-def test_memory(interpreted: Any) -> None:
+@pytest.mark.parametrize("name", mostly(["ToTensor", "bfloat16"], "ToTensor"))
+def test_memory(interpreted: Any, name: str) -> None:
     """Pictures that are a part of other memory, of any order, and none."""
-    large = torch.arange(4 * 10 * 14 * 5).to(torch.uint8).view(4, 10, 14, 5)
-    for name in ("ToTensor", "bfloat16"):
-        one = TABLE[name]
-        for given in (
-            large[:, :, :, :3],  # pixels with gaps
-            large[:, 3:8, 5:9, 1:4],  # rows with gaps
-            large[::2, ::2, ::3, ::2],
-            large.flatten()[7 : 7 + 2 * 10 * 9 * 3].view(2, 10, 9, 3),
-            large[:, :0, :, :3],
-            large.flatten()[: 4 * 3 * 9 * 9].view(4, 3, 9, 9).permute(0, 2, 3, 1),  # planes
-        ):
-            compared(interpreted, one, given, False)
-            compared(interpreted, one, given.permute(0, 3, 1, 2), True)
-        grey = large[:, :, :, 0]
-        if name == "ToTensor":  # a picture without an axis for channels
-            compared(interpreted, one, grey, True)
-            compared(interpreted, one, grey[1:, 3:, 5:], True)
-        compared(interpreted, one, large[:, None, 2:7, 3:8, :3].expand(4, 2, 5, 5, 3), False, knows=False)
+    large = torch.arange(3 * 8 * 11 * 5).to(torch.uint8).view(3, 8, 11, 5)
+    one = TABLE[name]
+    for given in (
+        large[:2, :, :, :3],  # pixels with gaps
+        large[:2, 3:8, 5:9, 1:4],  # rows with gaps
+        large[::2, ::2, ::3, ::2],
+        large.flatten()[7 : 7 + 2 * 7 * 9 * 3].view(2, 7, 9, 3),
+        large[:, :0, :, :3],
+        large.flatten()[: 2 * 3 * 9 * 9].view(2, 3, 9, 9).permute(0, 2, 3, 1),  # planes
+    ):
+        compared(interpreted, one, given, False)
+        compared(interpreted, one, given.permute(0, 3, 1, 2), True)
+    grey = large[:, :, :, 0]
+    if name == "ToTensor":  # a picture without an axis for channels
+        compared(interpreted, one, grey, True)
+        compared(interpreted, one, grey[1:, 3:, 5:], True)
+    compared(interpreted, one, large[:, None, 2:7, 3:8, :3].expand(3, 2, 5, 5, 3), False, knows=False)
     compared(interpreted, TABLE["normalised"], large.permute(0, 3, 1, 2), True, knows=False)  # five channels
 
 
@@ -168,7 +177,7 @@ def test_what_is_too_far_apart(interpreted: Any) -> None:
 
 @thinned
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", mostly(ENDS, "normalised", "moved later", "bfloat16", "float16 of float32"))
 def test_the_floats_are_the_engines(device: Device, folder: Path, interpreted: Any, end: str, layout: str) -> None:
     """A loader's batches, without a device and with one that has the kernel."""
     ran = []
@@ -180,7 +189,7 @@ def test_the_floats_are_the_engines(device: Device, folder: Path, interpreted: A
     device.kernels = lambda: counted
     train = stoker.ImageFolder(folder, [T.Resize((24, 40)), T.CenterCrop((24, 31)), *ENDS[end]])
     more: dict[str, Any] = {"batch_size": 4, "layout": layout, "drop_last": True}
-    with DataLoader(train, **more) as here, DataLoader(train, device="cuda", **more) as there:
+    with DataLoader(train, **more) as here, DataLoader(train, device="cuda", device_prefetch=1, **more) as there:
         assert left(there) == [True, False]
         for _, one, other in zip(range(1), here, there, strict=False):
             device.drain()
@@ -276,9 +285,13 @@ def compiled(one: Left, columns: int, flat: bool, capability: int, **more: Any) 
     return str(triton.compile(source, target=target, options={**options, **more}).asm["ptx"])
 
 
-@thinned
-@pytest.mark.parametrize("flat", [False, True])
-@pytest.mark.parametrize("name", ["normalised", "bfloat16", "float16 of float32"])
+@pytest.mark.parametrize(
+    ("name", "flat"),
+    mostly(
+        itertools.product(["normalised", "bfloat16", "float16 of float32"], [False, True]),
+        *(("normalised", False), ("float16 of float32", True)),
+    ),
+)
 def test_nothing_is_fused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, flat: bool) -> None:
     """Each result is rounded by itself, quotients to the nearest; stores are of 16 bytes or of two numbers."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

@@ -128,7 +128,7 @@ def test_tune_of_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         return torch.utils.data.DataLoader(Samples(), batch_size=10, **settings)
 
     book = tmp_path / "book.yaml"
-    keywords: dict[str, Any] = {"workers": [1], "prefetch": [2, 4], "budget": 4, "playbook": str(book)}
+    keywords: dict[str, Any] = {"workers": [1], "prefetch": [2, 4], "budget": 2, "playbook": str(book)}
     tuned = stoker.tune(make, plot=str(tmp_path / "plot"), **keywords)
     assert tuned.settings in ({"num_workers": 1, "prefetch_factor": 2}, {"num_workers": 1, "prefetch_factor": 4})
     assert set(map(str, made)) >= {str({"num_workers": 1, "prefetch_factor": 2})}

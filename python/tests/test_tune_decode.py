@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from forms import param
 from pretend import Device, device
 
 import stoker
@@ -54,17 +55,21 @@ class Curve:
     ("name", "rate", "share", "said"),
     [
         ("in between", lambda s: 100 / max(1 - s, s * 0.6), 10, "cpu decodes 10/16 of the JPEGs"),
-        (
-            "engine",
-            lambda s: 100 / (1 + s),
-            0,
-            "the engine alone decodes: no measured share of cpu is faster by more than 5 %",
+        param(
+            (
+                "engine",
+                lambda s: 100 / (1 + s),
+                0,
+                "the engine alone decodes: no measured share of cpu is faster by more than 5 %",
+            )
         ),
-        (
-            "device",
-            lambda s: 100 * (1 + s),
-            16,
-            "cpu alone decodes: no smaller share that was measured is within 5 % of the best",
+        param(
+            (
+                "device",
+                lambda s: 100 * (1 + s),
+                16,
+                "cpu alone decodes: no smaller share that was measured is within 5 % of the best",
+            )
         ),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torchvision
+from forms import param
 from torch.utils.data import default_collate
 from torchvision import transforms as v1
 from torchvision.transforms import v2
@@ -305,7 +306,9 @@ def test_functions_get_the_list(folder: Path) -> None:
     assert torch.allclose(means, views[0].mean((1, 2, 3)) + 2)
 
 
-@pytest.mark.parametrize("transform", [T.Views(PYTHON, BIG), TwoTransforms(PYTHON, THEIRS)], ids=["ours", "theirs"])
+@pytest.mark.parametrize(
+    "transform", [param(T.Views(PYTHON, BIG)), TwoTransforms(PYTHON, THEIRS)], ids=["ours", "theirs"]
+)
 def test_views_with_an_unknown_step_run_in_python(folder: Path, transform: Any) -> None:
     loader: Any = stoker.DataLoader(stoker.ImageFolder(folder, transform), 4, num_workers=1)
     name = type(transform).__name__

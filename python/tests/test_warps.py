@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from itertools import combinations
-from pathlib import Path
+from itertools import combinations, cycle, product
 from typing import Any
 
 import numpy as np
 import pytest
-from forms import ALL, thinned
+from forms import ALL, long, mostly, param
 from needs import needs
+from reads import PHOTOS
 
 import stoker
 from stoker import transforms as T
@@ -22,7 +23,6 @@ from replay import OPERATIONS, of_one_law, products_are_rounded  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 from torchvision.transforms.v2 import _geometry  # noqa: E402
 
-PHOTOS = sorted((Path(__file__).parents[2] / "testdata" / "photos").glob("*.jpg"))
 CORNERS = ("top_left", "top_right", "bottom_right", "bottom_left")
 TINY = [(1, 1), (1, 7), (5, 2), (3, 3)]
 SIZES = [(64, 49), (131, 200), (301, 300)]
@@ -70,6 +70,16 @@ def made(transform: list[Any]) -> tuple[list[np.ndarray], list[dict[str, Any]]]:
     return pictures, [{choice["op"]: choice for choice in row["choices"]["image"]} for row in told]
 
 
+@functools.cache
+def plain(size: tuple[int, int], gray: bool) -> list[np.ndarray]:
+    """The pictures that ``compare`` transforms, before that."""
+    return [picture.copy() for picture in made(resized(size, gray))[0]]
+
+
+def resized(size: tuple[int, int], gray: bool) -> list[Any]:
+    return [T.Resize(size), T.Grayscale(1)] if gray else [T.Resize(size)]
+
+
 def has_area(choice: dict[str, Any]) -> bool:
     """Whether no three corners are on a line."""
     at = [complex(choice[f"{name}_x"], choice[f"{name}_y"]) for name in CORNERS]
@@ -78,13 +88,11 @@ def has_area(choice: dict[str, Any]) -> bool:
 
 def compare(transform: Any, size: tuple[int, int], gray: bool) -> tuple[int, int]:
     """How many pixels there are, and how many are further apart than allowed."""
-    front: list[Any] = [T.Resize(size), T.Grayscale(1)] if gray else [T.Resize(size)]
-    before, _ = made(front)
-    after, choices = made([*front, transform])
+    after, choices = made([*resized(size, gray), transform])
     name = type(transform).__name__
     most = 0 if transform.interpolation == "nearest" else 1
     pixels = off = 0
-    for picture, got, chosen in zip(before, after, choices, strict=True):
+    for picture, got, chosen in zip(plain(size, gray), after, choices, strict=True):
         want = picture  # of corners that no perspective has: torchvision fails there, or makes anything
         if name != "RandomPerspective" or has_area(chosen[name]) and min(size) > 1:
             want = OPERATIONS[name](torch.from_numpy(picture), chosen[name], transform).numpy()
@@ -94,31 +102,38 @@ def compare(transform: Any, size: tuple[int, int], gray: bool) -> tuple[int, int
     return pixels, off
 
 
-@thinned
-@pytest.mark.parametrize("size", SIZES)
+# torchvision refuses a fill of three channels for one.
+COLOURS = [(t, gray) for t in CASES for gray in (False, True) if not (gray and isinstance(t.fill, tuple))]
+
+
 @pytest.mark.parametrize(
-    ("transform", "gray"),
-    # torchvision refuses a fill of three channels for one.
-    [(t, gray) for t in CASES for gray in (False, True) if not (gray and isinstance(t.fill, tuple))],
+    ("transform", "gray", "size"),
+    mostly(
+        [(*each, size) for each in COLOURS for size in SIZES],
+        *((*each, size) for each, size in zip(COLOURS[::3], cycle(SIZES), strict=False)),
+    ),
     ids=str,
 )
-def test_pixels_are_torchvisions(transform: Any, size: tuple[int, int], gray: bool) -> None:
+def test_pixels_are_torchvisions(transform: Any, gray: bool, size: tuple[int, int]) -> None:
     pixels, off = compare(transform, size, gray)
     equal = transform.interpolation == "nearest" and not isinstance(transform, v2.RandomPerspective)
     assert off <= (0 if equal and products_are_rounded() else pixels / 1000)
 
 
-@thinned
-@pytest.mark.parametrize("size", [(32, 32), (225, 225), *SIZES])
-@pytest.mark.parametrize("transform", HALFWAY, ids=str)
+SQUARES = [(32, 32), (225, 225), *SIZES]
+
+
+@pytest.mark.parametrize(
+    ("transform", "size"), mostly(product(HALFWAY, SQUARES), *zip(HALFWAY[::2], SQUARES, strict=True)), ids=str
+)
 def test_of_two_nearest_pixels_torchvisions(transform: Any, size: tuple[int, int]) -> None:
     pixels, off = compare(transform, size, False)
     assert off <= (0 if products_are_rounded() else pixels / 20)
 
 
-@thinned
-@pytest.mark.parametrize("size", TINY)
-@pytest.mark.parametrize("transform", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("transform", "size"), mostly(product(CASES, TINY), *zip(CASES[::3], cycle(TINY), strict=False)), ids=str
+)
 def test_tiny_pictures(transform: Any, size: tuple[int, int]) -> None:
     """A place halfway between two pixels has no nearest: torchvision's float32 falls on either side, and such places
     are many where corners are whole numbers and pictures tiny."""
@@ -127,6 +142,7 @@ def test_tiny_pictures(transform: Any, size: tuple[int, int]) -> None:
     assert off <= (pixels / 10 if halfway else 0)
 
 
+@long
 def test_objects_of_version_1() -> None:
     for old, new in [
         (v1.RandomRotation(30, fill=None), v2.RandomRotation(30, fill=0)),
@@ -157,10 +173,12 @@ DRAWN: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("transform", "numbers"), DRAWN, ids=["rotation", "affine", "perspective"])
+@pytest.mark.parametrize(
+    ("transform", "numbers"), [param(DRAWN[0]), DRAWN[1], param(DRAWN[2])], ids=["rotation", "affine", "perspective"]
+)
 def test_draws_follow_torchvisions_law(transform: Any, numbers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_geometry, "_get_perspective_coeffs", lambda _, end: [v for corner in end for v in corner])
-    draws = 100_000 if ALL else 10_000
+    draws = 100_000 if ALL else 2000
     picture = torch.zeros(3, HEIGHT, WIDTH, dtype=torch.uint8)
     torch.manual_seed(5)
     theirs = np.array([numbers(transform.make_params([picture])) for _ in range(draws)])
@@ -171,7 +189,7 @@ def test_draws_follow_torchvisions_law(transform: Any, numbers: Any, monkeypatch
 
 
 def test_a_perspective_acts_with_its_probability() -> None:
-    draws = 10_000
+    draws = 10_000 if ALL else 3000
     data = stoker.files([PHOTOS[0]] * draws, transform=[v2.RandomPerspective(1.0, 0.3)])
     rows = stoker.DataLoader(data, batch_size=draws, seed=3).explain(0)["rows"]
     acted = sum(row["choices"]["image"][0]["top_left_x"] > 0 for row in rows)

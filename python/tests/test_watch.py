@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hooked import HOOK, Scripts
+from forms import long
+from hooked import HOOK, Run, Scripts
 
 import stoker
 from stoker import _process
@@ -80,6 +82,7 @@ SAME = """
             gc.collect()
 
     if __name__ == "__main__":
+        gc.collect(), gc.freeze()  # show() need not look at torch's modules, nor need workers copy them
         torch.manual_seed(1), random.seed(2), np.random.seed(3)
         for w in (0, 2):
             show(DataLoader(Numbers(), batch_size=10, shuffle=True, drop_last=True, persistent_workers=w > 0,
@@ -120,6 +123,7 @@ def test_a_script_does_not_notice(scripts: Scripts) -> None:
     assert watched.main()["exit"] == "ok"
 
 
+@long
 def test_spawned_workers_get_what_they_are_sent(scripts: Scripts) -> None:
     """Functions that a dataset holds pickle by name: they must be what has the name, though a loader ran inline."""
     run = scripts.run("""
@@ -156,54 +160,234 @@ def test_spawned_workers_get_what_they_are_sent(scripts: Scripts) -> None:
     assert {x["ppid"] for x in run.lines if x["role"] == "worker"} == {run.main()["pid"]}
 
 
-def test_counts_and_times(scripts: Scripts) -> None:
-    run = scripts.run("""
-        import time, torch
-        from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, get_worker_info
+# One script for several tests: torch takes longer to import than it does to run.
+ALL = """
+    import accelerate
+    import numpy as np, pickle, socket, sys, time, torch, zipfile
+    from PIL import Image
+    from time import sleep
+    from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, get_worker_info
+    from torchvision import transforms as v1
+    from torchvision.transforms import v2
 
-        class Slow(Dataset):
-            def __len__(self):
-                return 22
+    def compute():
+        until = time.perf_counter() + 0.004
+        while time.perf_counter() < until: pass
+        return torch.zeros(3, 32, 32)
+    class Computed(Dataset):
+        def __len__(self): return 240
+        def __getitem__(self, i): return compute() + i
+    class Yielded(IterableDataset):
+        def __iter__(self):
+            for i in range(240): yield compute() + i
+    for data in (Computed(), Yielded()):
+        for _ in DataLoader(data, batch_size=16): time.sleep(0.005)
 
-            def __getitem__(self, i):
-                time.sleep(0.004)
-                return torch.zeros(3, 5)
+    class Slow(Dataset):
+        def __len__(self):
+            return 22
 
-        class Inline(Slow): pass
-        class Kept(Slow): pass
-        class Rank(Slow): pass
-        class Again(Slow): pass
+        def __getitem__(self, i):
+            time.sleep(0.004)
+            return torch.zeros(3, 5)
 
-        class Whole(Slow):
-            def __getitems__(self, indices):
-                time.sleep(0.02)
-                return [torch.zeros(1) for _ in indices]
+    class Inline(Slow): pass
+    class Kept(Slow): pass
+    class Rank(Slow): pass
+    class Again(Slow): pass
 
-        class Stream(IterableDataset):
-            def __iter__(self):
-                for i in range(17 if get_worker_info().id else 3):
-                    yield i
+    class Whole(Slow):
+        def __getitems__(self, indices):
+            time.sleep(0.02)
+            return [torch.zeros(1) for _ in indices]
 
-        class Short(Stream): pass
+    class Stream(IterableDataset):
+        def __iter__(self):
+            for i in range(17 if get_worker_info().id else 3):
+                yield i
 
-        def pause(samples):
-            time.sleep(0.01)
-            return torch.stack(samples)
+    class Short(Stream): pass
 
-        for _ in DataLoader(Slow(), 4, num_workers=2):  # train.py:34
-            time.sleep(0.015)
-        for _ in DataLoader(Inline(), 4, shuffle=True, collate_fn=pause): pass
-        kept = DataLoader(Kept(), 5, num_workers=2, persistent_workers=True, prefetch_factor=3, drop_last=True)
-        for _ in range(3):
-            for _ in kept: pass
-        for _ in range(3):
-            for _ in DataLoader(Again(), 11): pass
-        for _ in DataLoader(Whole(), 4): pass
-        for _ in DataLoader(Rank(), 4, sampler=DistributedSampler(Rank(), num_replicas=2, rank=1)): break
-        for _ in DataLoader(Stream(), 4, num_workers=2): pass
-        for _ in DataLoader(Short(), 4, num_workers=2, drop_last=True): pass
-    """)
+    def pause(samples):
+        time.sleep(0.01)
+        return torch.stack(samples)
+
+    for _ in DataLoader(Slow(), 4, num_workers=2):  # of two workers
+        time.sleep(0.015)
+    for _ in DataLoader(Inline(), 4, shuffle=True, collate_fn=pause): pass
+    kept = DataLoader(Kept(), 5, num_workers=2, persistent_workers=True, prefetch_factor=3, drop_last=True)
+    for _ in range(3):
+        for _ in kept: pass
+    for _ in range(3):
+        for _ in DataLoader(Again(), 11): pass
+    for _ in DataLoader(Whole(), 4): pass
+    for _ in DataLoader(Rank(), 4, sampler=DistributedSampler(Rank(), num_replicas=2, rank=1)): break
+    for _ in DataLoader(Stream(), 4, num_workers=2): pass
+    for _ in DataLoader(Short(), 4, num_workers=2, drop_last=True): pass
+
+    def burn(seconds):
+        end = time.thread_time() + seconds
+        while time.thread_time() < end: pass
+
+    class Burn:
+        def __call__(self, picture):
+            burn(0.01)
+            return picture
+
+    class Nested(torch.nn.Module):
+        def forward(self, picture):
+            burn(0.002)
+            sleep(0.005)
+            return picture
+
+    pixels = np.random.default_rng(1).integers(0, 255, (200, 300, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save("picture.jpg")
+    np.save("array.npy", pixels)
+
+    class First(Dataset):
+        transform = None
+        def __init__(self):
+            self.transform = v1.Compose([v1.Resize(32), Burn(), Nested(), v1.ToTensor()])
+        def __len__(self):
+            return 24
+        def __getitem__(self, i):
+            np.load("array.npy")
+            with open("picture.jpg", "rb") as file:
+                return self.transform(Image.open(file).convert("RGB"))
+
+    class Second(First):
+        def __init__(self):
+            self.transform = v2.Compose([v2.RandomCrop(50), v2.ToImage()])
+
+    for _ in DataLoader(First(), 4): pass
+    for _ in DataLoader(Second(), 4, num_workers=1): pass
+    # After a batch all is torch's and Python's own again.
+    assert type(sleep).__name__ == type(open).__name__ == "builtin_function_or_method"
+    assert type(v1.Resize.__dict__["forward"]).__name__ == "function"
+
+    class Plain(Dataset):
+        def __init__(self):
+            self.file = None
+        def __len__(self):
+            return 40
+        def __getitem__(self, i):
+            self.file = self.file or open("train.py")  # lazily, as one should: no state
+            return torch.arange(12)
+
+    class Counting(Plain):
+        def __init__(self):
+            self.seen, self.cache, self.fixed = 0, {}, 3
+        def __getitem__(self, i):
+            self.seen += 1
+            self.cache[i] = 1
+            return i
+
+    class Holding(Plain):
+        def __init__(self):
+            self.file, self.closed = open("train.py"), open("train.py")
+            self.closed.close()
+            self.parts = [zipfile.ZipFile("some.zip", "w"), socket.socket()]
+
+    class Large(Plain):
+        def __init__(self):
+            self.file, self.paths = None, [f"/data/pictures/{i:08}.jpg" for i in range(200_000)]
+
+    class Forgot(Plain): pass
+    class Called(Plain): pass
+
+    class Tokens(Plain):
+        def __getitem__(self, i):
+            row = torch.zeros(20, dtype=torch.int64)
+            row[:10] = torch.arange(1, 11)
+            return row
+
+    class Masked(Plain):
+        def __getitem__(self, i):
+            return {"input_ids": torch.arange(16), "attention_mask": (torch.arange(16) < 4).long()}
+
+    def epochs(loader, n=2):
+        for _ in range(n):
+            for _ in loader: pass
+
+    epochs(DataLoader(Plain(), 8, num_workers=1, shuffle=True))
+    epochs(DataLoader(Counting(), 8, num_workers=2, persistent_workers=True))
+    epochs(DataLoader(Holding(), 8, num_workers=1), 1)
+    epochs(DataLoader(Large(), 8, num_workers=1), 1)
+    sampler = DistributedSampler(range(40), 2, 0)
+    epochs(DataLoader(Forgot(), 8, sampler=sampler))
+    called = DataLoader(Called(), 8, sampler=DistributedSampler(range(40), 2, 0))
+    for e in range(3):
+        called.sampler.set_epoch(e)
+        for _ in called: pass
+    epochs(DataLoader(Tokens(), 8), 1)
+    epochs(DataLoader(Masked(), 8), 1)
+
+    class Given(list, Dataset): pass
+    class Built(list, Dataset): pass
+    class Twice(list, Dataset): pass
+    built = DataLoader(Built(range(8)))
+    loaders = [
+        accelerate.prepare(Given(range(8))),
+        accelerate.Shard(built),
+        accelerate.Shard(accelerate.Shard(DataLoader(Twice(range(8)), batch_size=2))),
+    ]
+    del built
+    for loader in loaders:
+        for _ in loader: pass
+
+    class Holder(Dataset):
+        def __init__(self):
+            self.functions = Image.open, time.sleep, np.load, open
+        def __len__(self):
+            return 10
+        def __getitem__(self, i):
+            return i
+
+    data = Holder()
+    for _ in DataLoader(data): pass
+    assert pickle.loads(pickle.dumps(data)).functions == data.functions  # as if sent to spawned workers
+
+    class Hung(list, Dataset): pass
+    for i, _ in enumerate(DataLoader(Hung(range(12)))):
+        if i == 3:
+            sys.modules["stoker_watch_loader"].LONG = 0.0  # so that the test need not wait for seconds
+"""
+
+LIBRARY = """
+    from torch.utils.data import DataLoader
+
+    def prepare(dataset):
+        return DataLoader(dataset, batch_size=5)
+
+    class Shard(DataLoader):
+        def __init__(self, inner):
+            super().__init__(inner.dataset, batch_size=4)
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripts]:
+    scripts = Scripts(tmp_path_factory.mktemp("watch"))
+    yield scripts
+    scripts.close()
+
+
+@pytest.fixture(scope="module")
+def run(shared: Scripts) -> Run:
+    (shared.folder / "accelerate").mkdir()
+    shared.write("accelerate/__init__.py", LIBRARY)
+    run = shared.run(ALL, RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", OMP_NUM_THREADS="1")
     assert run.code == 0, run.err
+    return run
+
+
+def line_of(scripts: Scripts, part: str) -> int:
+    text = (scripts.folder / "train.py").read_text().splitlines()
+    (number,) = [i + 1 for i, line in enumerate(text) if part in line]
+    return number
+
+
+def test_counts_and_times(shared: Scripts, run: Run) -> None:
     slow = run.loader("Slow")
     assert (slow["batches"], slow["workers"], slow["prefetch"], slow["length"]) == (6, 2, 2, 22)
     per_epoch = {name: run.loader(name)["per_epoch"] for name in ("Slow", "Rank", "Kept", "Stream")}
@@ -214,7 +398,7 @@ def test_counts_and_times(scripts: Scripts) -> None:
         False,
         "default",
     )
-    assert slow["where"] == "train.py:34"
+    assert slow["where"] == f"train.py:{line_of(shared, '# of two workers')}"
     assert slow["class"] == "torch.utils.data.dataloader.DataLoader"
     assert slow["shape"] == "[[2,3,5],float32]" or slow["shape"] == "[[4,3,5],float32]"
     assert slow["sample_bytes"] == 60
@@ -267,56 +451,7 @@ def test_counts_and_times(scripts: Scripts) -> None:
     assert [(x["batches"], x["samples"]) for x in run.workers(run.loader("Short"))] == [(0, 0), (4, 16)]
 
 
-def test_the_time_of_known_libraries(scripts: Scripts) -> None:
-    run = scripts.run("""
-        import numpy as np, time, torch
-        from PIL import Image
-        from time import sleep
-        from torch.utils.data import DataLoader, Dataset
-        from torchvision import transforms as v1
-        from torchvision.transforms import v2
-
-        def burn(seconds):
-            end = time.thread_time() + seconds
-            while time.thread_time() < end: pass
-
-        class Burn:
-            def __call__(self, picture):
-                burn(0.01)
-                return picture
-
-        class Nested(torch.nn.Module):
-            def forward(self, picture):
-                burn(0.002)
-                sleep(0.005)
-                return picture
-
-        pixels = np.random.default_rng(1).integers(0, 255, (200, 300, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save("picture.jpg")
-        np.save("array.npy", pixels)
-
-        class First(Dataset):
-            transform = None
-            def __init__(self):
-                self.transform = v1.Compose([v1.Resize(32), Burn(), Nested(), v1.ToTensor()])
-            def __len__(self):
-                return 24
-            def __getitem__(self, i):
-                np.load("array.npy")
-                with open("picture.jpg", "rb") as file:
-                    return self.transform(Image.open(file).convert("RGB"))
-
-        class Second(First):
-            def __init__(self):
-                self.transform = v2.Compose([v2.RandomCrop(50), v2.ToImage()])
-
-        for _ in DataLoader(First(), 4): pass
-        for _ in DataLoader(Second(), 4, num_workers=1): pass
-        # After a batch all is torch's and Python's own again.
-        assert type(sleep).__name__ == type(open).__name__ == "builtin_function_or_method"
-        assert type(v1.Resize.__dict__["forward"]).__name__ == "function"
-    """)
-    assert run.code == 0, run.err
+def test_the_time_of_known_libraries(run: Run) -> None:
     first = run.loader("First")["inline"]
     calls = first["calls"]
     assert {"PIL", "PIL.convert", "open", "numpy.load", "sleep", "__main__.Burn", "__main__.Nested"} <= set(calls)
@@ -337,75 +472,7 @@ def test_the_time_of_known_libraries(scripts: Scripts) -> None:
     assert {"PIL", "open", "torchvision.transforms.v2.RandomCrop", "torchvision.transforms.v2.ToImage"} <= set(second)
 
 
-def test_facts(scripts: Scripts) -> None:
-    run = scripts.run(
-        """
-        import socket, torch, zipfile
-        from torch.utils.data import DataLoader, Dataset, IterableDataset, DistributedSampler
-
-        class Plain(Dataset):
-            def __init__(self):
-                self.file = None
-            def __len__(self):
-                return 40
-            def __getitem__(self, i):
-                self.file = self.file or open("train.py")  # lazily, as one should: no state
-                return torch.arange(12)
-
-        class Counting(Plain):
-            def __init__(self):
-                self.seen, self.cache, self.fixed = 0, {}, 3
-            def __getitem__(self, i):
-                self.seen += 1
-                self.cache[i] = 1
-                return i
-
-        class Holding(Plain):
-            def __init__(self):
-                self.file, self.closed = open("train.py"), open("train.py")
-                self.closed.close()
-                self.parts = [zipfile.ZipFile("some.zip", "w"), socket.socket()]
-
-        class Large(Plain):
-            def __init__(self):
-                self.file, self.paths = None, [f"/data/pictures/{i:08}.jpg" for i in range(200_000)]
-
-        class Forgot(Plain): pass
-        class Called(Plain): pass
-
-        class Tokens(Plain):
-            def __getitem__(self, i):
-                row = torch.zeros(20, dtype=torch.int64)
-                row[:10] = torch.arange(1, 11)
-                return row
-
-        class Masked(Plain):
-            def __getitem__(self, i):
-                return {"input_ids": torch.arange(16), "attention_mask": (torch.arange(16) < 4).long()}
-
-        def epochs(loader, n=2):
-            for _ in range(n):
-                for _ in loader: pass
-
-        epochs(DataLoader(Plain(), 8, num_workers=1, shuffle=True))
-        epochs(DataLoader(Counting(), 8, num_workers=2, persistent_workers=True))
-        epochs(DataLoader(Holding(), 8, num_workers=1), 1)
-        epochs(DataLoader(Large(), 8, num_workers=1), 1)
-        sampler = DistributedSampler(range(40), 2, 0)
-        epochs(DataLoader(Forgot(), 8, sampler=sampler))
-        called = DataLoader(Called(), 8, sampler=DistributedSampler(range(40), 2, 0))
-        for e in range(3):
-            called.sampler.set_epoch(e)
-            for _ in called: pass
-        epochs(DataLoader(Tokens(), 8), 1)
-        epochs(DataLoader(Masked(), 8), 1)
-    """,
-        RANK="1",
-        WORLD_SIZE="2",
-        LOCAL_RANK="1",
-        OMP_NUM_THREADS="1",
-    )
-    assert run.code == 0, run.err
+def test_facts(run: Run) -> None:
     main = run.main()
     assert (main["rank"], main["world"], main["local_rank"], main["threads"]["OMP_NUM_THREADS"]) == (1, 2, 1, "1")
     assert main["threads"]["torch"] == 1
@@ -434,38 +501,19 @@ def test_facts(scripts: Scripts) -> None:
     assert plain["padding"] == 0
 
 
-def test_the_line_is_the_scripts_own(scripts: Scripts) -> None:
+def test_the_line_is_the_scripts_own(shared: Scripts, run: Run) -> None:
     """A library that builds loaders for a script is passed over, wherever it is installed, and the line is that of the
     loader that it had them from."""
-    library = scripts.folder / "accelerate"
-    library.mkdir()
-    (library / "__init__.py").write_text(
-        "from torch.utils.data import DataLoader\n"
-        "def prepare(dataset):\n    return DataLoader(dataset, batch_size=5)\n"
-        "class Shard(DataLoader):\n"
-        "    def __init__(self, inner):\n        super().__init__(inner.dataset, batch_size=4)\n"
-    )
-    run = scripts.run("""
-        import accelerate
-        from torch.utils.data import DataLoader, Dataset
-        class Given(list, Dataset): pass
-        class Built(list, Dataset): pass
-        class Twice(list, Dataset): pass
-        built = DataLoader(Built(range(8)))
-        loaders = [
-            accelerate.prepare(Given(range(8))),
-            accelerate.Shard(built),
-            accelerate.Shard(accelerate.Shard(DataLoader(Twice(range(8)), batch_size=2))),
-        ]
-        del built
-        for loader in loaders:
-            for _ in loader: pass
-    """)
-    assert run.code == 0, run.err
-    text = (scripts.folder / "train.py").read_text().splitlines()
     for name, part in (("Given", "prepare(Given"), ("Built", "DataLoader(Built"), ("Twice", "DataLoader(Twice")):
-        (number,) = [i + 1 for i, line in enumerate(text) if part in line]
-        assert run.loader(name)["where"] == f"train.py:{number}"
+        assert run.loader(name)["where"] == f"train.py:{line_of(shared, part)}"
+
+
+def test_a_step_that_hangs_is_remembered(run: Run) -> None:
+    loader = run.loader("Hung")
+    assert len(loader["long_steps"]) == 8
+    lengths = [seconds for seconds, _ in loader["long_steps"]]
+    assert lengths == sorted(lengths)  # rounded ones may be equal
+    assert sum(took for took, _ in loader["long_steps"]) <= loader["step"]
 
 
 def test_loaders_of_stoker_have_a_line(scripts: Scripts, tmp_path: Path) -> None:
@@ -488,28 +536,11 @@ def test_loaders_of_stoker_have_a_line(scripts: Scripts, tmp_path: Path) -> None
     assert plain.out == "64 64\n", plain.err
 
 
-def test_where_short_computations_stand(scripts: Scripts) -> None:
+def test_where_short_computations_stand(run: Run) -> None:
     """Samples that compute for less than the interpreter's switch interval, and then give its lock away for a moment,
     are not taken for the collating that follows them, where it is free for longer; nor is the loop, which asks for
     the next."""
-    run = scripts.run("""
-        import time, torch
-        from torch.utils.data import DataLoader, Dataset, IterableDataset
-        def compute():
-            until = time.perf_counter() + 0.004
-            while time.perf_counter() < until: pass
-            return torch.zeros(3, 32, 32)
-        class Map(Dataset):
-            def __len__(self): return 400
-            def __getitem__(self, i): return compute() + i
-        class Stream(IterableDataset):
-            def __iter__(self):
-                for i in range(400): yield compute() + i
-        for data in (Map(), Stream()):
-            for _ in DataLoader(data, batch_size=16): time.sleep(0.005)
-    """)
-    assert run.code == 0, run.err
-    for name in ("Map", "Stream"):
+    for name in ("Computed", "Yielded"):
         inline = run.loader(name)["inline"]
         shares = dict(inline["stacks"])
         assert inline["looks"] > 0

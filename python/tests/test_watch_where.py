@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hooked import Run, Scripts
 
-LOOP = """
-    import json, sqlite3, time, zipfile
+# One script for most tests: torch takes longer to import than it does to run.
+HEAD = """
+    import json, sqlite3, sys, time, zipfile
     import torch
     from torch.utils.data import DataLoader, Dataset
 
@@ -17,11 +17,8 @@ LOOP = """
         end = time.thread_time() + seconds
         while time.thread_time() < end: pass
 """
-
-
-# One script for most tests: torch takes longer to import than it does to run.
 ALL = (
-    LOOP
+    HEAD
     + """
     json.dump(list(range(64)), open("all.json", "w"))
     for i in range(64): json.dump(i, open(f"{i}.json", "w"))
@@ -56,7 +53,7 @@ ALL = (
         def __init__(self): self.paths = [f"picture{i}.jpg" for i in range(160)]
         def __len__(self): return 160
         def __getitem__(self, i):
-            burn(0.3 if i % 40 == 33 else 0.001)
+            burn(0.2 if i % 40 == 33 else 0.001)
             return i
 
     for _ in DataLoader(Tail(), batch_size=8): pass
@@ -71,7 +68,7 @@ ALL = (
     class Sampled(list, Dataset): pass
     class Quick(list, Dataset): pass
     for _ in DataLoader(Sampled(range(640)), batch_size=4, sampler=Burning(), num_workers=1): pass
-    for _ in DataLoader(Quick(range(2000)), batch_size=4, num_workers=1): pass
+    for _ in DataLoader(Quick(range(1200)), batch_size=4, num_workers=1): pass
 
     class Anew(list, Dataset): pass
     class Kept(list, Dataset): pass
@@ -96,6 +93,44 @@ ALL = (
     """
 )
 
+# And one whose slow steps are those of one loop: what the hook saw of another is not told apart.
+FEW = (
+    HEAD
+    + """
+    class Some(Dataset):
+        def __len__(self): return 1000
+        def __getitem__(self, i): return i
+    def save():
+        time.sleep(0.6) # saves
+    for k, _ in enumerate(DataLoader(Some(), batch_size=4), 1):
+        time.sleep(0.01)
+        if k % 40 == 0: save()
+        if k == 170: break
+
+    WORDS = {i: i % 97 for i in range(5000)}
+    def numbers(i):
+        out = []
+        for k in range(1000):
+            out.append(WORDS[(k * i) % 5000]) # here
+        return out
+    class Loop(Dataset):
+        def __len__(self): return 4000
+        def __getitem__(self, i):
+            return torch.tensor(numbers(i))
+    before = sys.gettrace()
+    for k, _ in enumerate(DataLoader(Loop(), batch_size=8, num_workers=1)):
+        if k == 300: break
+    assert sys.gettrace() is before
+
+    class Debugged(Loop): pass
+    before = lambda *_: None
+    sys.settrace(before)
+    for k, _ in enumerate(DataLoader(Debugged(), batch_size=8)):
+        if k == 20: break  # its own tracing is slow
+    assert sys.gettrace() is before
+    """
+)
+
 
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripts]:
@@ -104,17 +139,23 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripts]:
     scripts.close()
 
 
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[Scripts]:
-    """For a test with scripts of its own."""
-    scripts = Scripts(tmp_path)
+@pytest.fixture(scope="module")
+def run(scripts: Scripts) -> Run:
+    run = scripts.run(ALL)
+    assert run.code == 0, run.err
+    return run
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripts]:
+    scripts = Scripts(tmp_path_factory.mktemp("others"))
     yield scripts
     scripts.close()
 
 
 @pytest.fixture(scope="module")
-def run(scripts: Scripts) -> Run:
-    run = scripts.run(ALL)
+def few(others: Scripts) -> Run:
+    run = others.run(FEW)
     assert run.code == 0, run.err
     return run
 
@@ -150,61 +191,19 @@ def test_the_slow_samples_have_their_numbers_and_names(scripts: Scripts, run: Ru
     assert tail["tail"]["s"] > 0.4 * tail["tail"]["all_s"]
 
 
-def test_the_line_of_a_short_computation_is_its_own(alone: Scripts) -> None:
+def test_the_line_of_a_short_computation_is_its_own(others: Scripts, few: Run) -> None:
     """A loop in Python gives the interpreter's lock away only where it calls torch: looks see that line, traced
     samples the loop. A script under a debugger is not traced."""
-    text = (
-        LOOP
-        + """
-    import sys
-    WORDS = {i: i % 97 for i in range(5000)}
-    def numbers(i):
-        out = []
-        for k in range(1000):
-            out.append(WORDS[(k * i) % 5000]) # here
-        return out
-    class Loop(Dataset):
-        def __len__(self): return 4000
-        def __getitem__(self, i):
-            return torch.tensor(numbers(i))
-    before = sys.gettrace()
-    for k, _ in enumerate(DataLoader(Loop(), batch_size=8, num_workers=1)):
-        if k == 300: break
-    assert sys.gettrace() is before
-    """
-    )
-    run = alone.run(text)
-    assert run.code == 0, run.err
-    (worker,) = run.workers(run.loader("Loop"))
+    (worker,) = few.workers(few.loader("Loop"))
     shares = dict(worker["stacks"])
-    here = line_of(alone, "# here")
+    here = line_of(others, "# here")
     assert sum(shares.get(f"train.py:numbers:{n}", 0) for n in (here - 1, here)) > 0.6
-    mine = text.replace("before = sys", "sys.settrace(lambda *_: None)\n    before = sys")
-    mine = mine.replace("num_workers=1", "num_workers=0").replace("k == 300", "k == 20")  # its own tracing is slow
-    run = alone.run(mine)
-    assert run.code == 0, run.err
 
 
-def test_steps_that_take_longer_have_their_line(alone: Scripts) -> None:
-    """Alone: what the hook saw of another loop is not of this one."""
-    run = alone.run(
-        LOOP
-        + """
-    class Some(Dataset):
-        def __len__(self): return 1000
-        def __getitem__(self, i): return i
-    def save():
-        time.sleep(0.6) # saves
-    for k, _ in enumerate(DataLoader(Some(), batch_size=4), 1):
-        time.sleep(0.01)
-        if k % 40 == 0: save()
-        if k == 170: break
-    """
-    )
-    assert run.code == 0, run.err
-    steps = run.loader("Some")["steps"]
+def test_steps_that_take_longer_have_their_line(others: Scripts, few: Run) -> None:
+    steps = few.loader("Some")["steps"]
     assert steps["numbers"] == [40, 80, 120, 160]
-    assert steps["long"][0][0].startswith(f"train.py:save:{line_of(alone, '# saves')}")
+    assert steps["long"][0][0].startswith(f"train.py:save:{line_of(others, '# saves')}")
     assert steps["tail"]["n"] == 4
     assert steps["tail"]["s"] > steps["tail"]["all_s"] / 2
 

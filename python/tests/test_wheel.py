@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TOP
+from forms import long, mostly
 from needs import needs
 
 
@@ -55,7 +56,7 @@ def test_an_engine_is_static(tmp_path: Path) -> None:
     assert "not a 64-bit little-endian ELF file" in static(file).stderr
 
 
-@pytest.mark.parametrize("command", ["sdist", "bdist_wheel"])
+@pytest.mark.parametrize("command", mostly(["sdist", "bdist_wheel"], "bdist_wheel"))
 def test_what_cannot_be_built_says_so(command: str, tmp_path: Path) -> None:
     """There is no sdist, and no wheel without an engine."""
     needs("setuptools")
@@ -98,6 +99,7 @@ def wheel_test(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
 
 
+@long
 def test_what_the_test_of_the_wheel_refuses(tmp_path: Path) -> None:
     """Before it installs anything: files that are missing, promises that are, and Pythons that are not here."""
     file = tmp_path / "stoker-1-py3-none-manylinux_2_28_x86_64.whl"

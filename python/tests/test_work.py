@@ -25,7 +25,7 @@ import pytest
 import torch
 from conftest import gone, wait_until
 from fakes import Crew
-from forms import mostly
+from forms import long, mostly, param, thinned
 from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset, default_collate, get_worker_info
 
 from stoker import _frames, _gather, _inside, _keyed, _values
@@ -65,6 +65,7 @@ def same(batch: Any, dataset: Any, samples: list[int]) -> None:
             assert batch[key] == expected[key]
 
 
+@thinned
 @pytest.mark.parametrize("workers", [1, 2, 5])
 @pytest.mark.parametrize("chunk", [1, 4, 100])
 def test_rows_of_any_worker(workers: int, chunk: int) -> None:
@@ -248,7 +249,7 @@ class Generator:
         return rng.random(3)
 
 
-@pytest.mark.parametrize("dataset", [Calls(draws), Generator()])
+@pytest.mark.parametrize("dataset", [Calls(draws), param(Generator())])
 def test_draws_do_not_depend_on_workers(dataset: Any) -> None:
     found = []
     for workers, chunk in ((1, 100), (2, 3), (5, 1)):
@@ -686,9 +687,8 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize(
-    ("killed", "direct"), mostly(product(["trainer", "engine"], [True, False]), ("trainer", False), ("engine", True))
-)
+@long  # tests/test_python_workers.py kills trainers and engines with workers of a loader
+@pytest.mark.parametrize(("killed", "direct"), list(product(["trainer", "engine"], [True, False])))
 def test_workers_end_with_the_trainer_and_with_the_engine(killed: str, direct: bool) -> None:
     script = textwrap.dedent(SCRIPT.format(here=str(HERE), direct=direct))
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
