@@ -11,7 +11,10 @@ GOTOOLCHAIN ?= auto
 export GOTOOLCHAIN
 # Tags of the C libraries that are here; `make demo STOKER_TAGS=` builds without them.
 STOKER_TAGS := $(shell tools/tags.sh)
-export GOFLAGS := -buildvcs=false -tags=$(STOKER_TAGS)
+comma := ,
+# Go's own resolver, in a static engine. All that is built here shares what is compiled for it.
+TAGS := netgo,osusergo$(if $(STOKER_TAGS),$(comma)$(STOKER_TAGS))
+export GOFLAGS := -buildvcs=false -tags=$(TAGS)
 ifneq ($(shell tools/tags.sh --cflags),)
 export CGO_CFLAGS ?= -O2 -g $(shell tools/tags.sh --cflags)
 endif
@@ -19,13 +22,12 @@ ifneq ($(shell tools/tags.sh --ldflags),)
 export CGO_LDFLAGS ?= -O2 -g $(shell tools/tags.sh --ldflags)
 endif
 # A -tags of a command line takes the place of those of GOFLAGS.
-comma := ,
-TAGS_AND = -tags $(1)$(if $(STOKER_TAGS),$(comma)$(STOKER_TAGS))
+TAGS_AND = -tags $(1),$(TAGS)
 PYTHON ?= python3
-# pip installs into the environments made here, whatever it is told for others. Modules are compiled once, whatever the
-# system says: without that, each of the processes that tests start compiles torch again, which takes ten seconds.
+# pip installs into the environments made here, whatever it is told for others. A module is compiled when it is first
+# imported, and kept, whatever the system says: else each process of a test compiles torch again, which takes ten seconds.
 unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_USER PYTHONDONTWRITEBYTECODE
-PIP_INSTALL := python -m pip install -q --disable-pip-version-check
+PIP_INSTALL := python -m pip install -q --no-compile --disable-pip-version-check
 VENV := .venv/bin
 GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './build/*' -not -path './harness/*' -not -path './tools/*' 2>/dev/null) $(wildcard internal/base/kernel/*.c internal/base/kernel/*.h) go.mod VERSION
 
@@ -34,12 +36,12 @@ GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './bu
 CGO := $(shell tools/tags.sh --cc)
 STATIC := $(shell tools/tags.sh --static)
 ifeq ($(CGO),1)
-BUILD := CGO_ENABLED=1 go build $(call TAGS_AND,netgo$(comma)osusergo) -ldflags '-s -w $(STATIC)'
+BUILD := CGO_ENABLED=1 go build -ldflags '-s -w $(STATIC)'
 else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-race-short go-builds go-nocgo go-bare go-portable go-fused go-fuzz go-asan kernel-chains facts-powercuts py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-entries bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-long frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
+.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-builds go-nocgo go-bare go-portable go-fused go-fuzz go-asan kernel-chains facts-powercuts py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-entries bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-long frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
 
 demo: setup engine
 	@build/stoker demo
@@ -77,7 +79,7 @@ venv: .venv/ready
 # long forms of the Python tests are targets of their own (fuzz, go-race, go-builds,
 # py-test-long), which CI runs.
 # Go's tests need none of the Python environments, which are made beside them.
-TEST_PARTS := go-test+.venv-frameworks/ready+build/tools/staticcheck+build/slownet check go-race-short py-test frameworks-and-recipes doctor-score-short skips
+TEST_PARTS := go-test+.venv-frameworks/ready+build/tools/staticcheck+build/slownet check py-test frameworks-and-recipes doctor-score-short skips
 test:
 	@rm -f build/skips.jsonl
 	@MAKE="$(MAKE)" bash tools/parts.sh "make test" setup-all $(TEST_PARTS)
@@ -100,7 +102,7 @@ check: engine venv build/tools/staticcheck
 	cd tools && go vet ./... && go test ./mutants
 	$(if $(findstring stoker_libjpeg,$(STOKER_TAGS)),$${CC:-gcc} $(JPEG_FUZZ_FLAGS) -fsyntax-only internal/base/kernel/fuzz/*.c)
 
-build/tools/staticcheck: tools/go.mod
+build/tools/staticcheck: tools/go.mod | build/stoker
 	@mkdir -p build/tools
 	cd tools && go build -o ../build/tools/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt
 
@@ -119,8 +121,9 @@ go-test: engine servers-short
 	$(PYTHON) tools/skips.py $(GO_TEST) -skip '$(FUSED)' ./...
 	cd harness && $(PYTHON) ../tools/skips.py $(GO_TEST) ./...
 
-# Real servers, for the tests of what is read from them: those of make test, and all.
-servers-short:
+# Real servers, for the tests of what is read from them: those of make test, and all. As of
+# other programs of tests, the engine is built before: both would compile the same packages.
+servers-short: | build/stoker
 	@bash tools/servers.sh --short
 servers:
 	@bash tools/servers.sh
@@ -144,7 +147,7 @@ cloud-test:
 	STOKER_CLOUD_URL=$(URL) go test -count=1 -v -run '^TestCloud$$' -timeout $(LONG) ./internal/stagetest/cloud
 
 # The proxy of tests that are written in Python.
-build/slownet: $(shell find harness/slownet -name '*.go' 2>/dev/null) harness/go.mod
+build/slownet: $(shell find harness/slownet -name '*.go' 2>/dev/null) harness/go.mod | build/stoker
 	@mkdir -p build
 	go -C harness build -o ../build/slownet.new ./slownet/cmd && mv build/slownet.new build/slownet
 
@@ -180,10 +183,6 @@ HARM := ^(Fuzz|Test.*(Damag|Flipped|Cut|AnyBit|Forged|Bombs))
 ALONE := /stage/(batch|decode|packing|format/(beton|hdf5/tree|lines|lmdb|npy|synthetic|tar|tfrecord))$$
 go-race:
 	$(GO_TEST) -race -short -skip '$(HARM)' $$(go list ./internal/dataset/... ./internal/stream/... ./internal/fill/... ./internal/compose/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats . | grep -vE '$(ALONE)')
-
-# Those that share memory between goroutines and are quickly built, in make test.
-go-race-short:
-	$(GO_TEST) -race -short -skip '$(HARM)' ./internal/stage/fetch ./internal/stage/deliver ./internal/stage/source ./internal/base/mem ./internal/base/stats
 
 # The engine's other builds, each with the tests that it could fail.
 go-builds: go-nocgo go-bare go-portable go-fused

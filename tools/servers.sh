@@ -70,7 +70,7 @@ here() {
 build() {
 	if ! command -v go >/dev/null; then refused "$1" "Go is missing"; return 1; fi
 	echo "building $1 for the tests: about a minute of two cores"
-	GOFLAGS=-buildvcs=false CGO_ENABLED=0 quietly go -C tools/servers build -ldflags '-s -w' -o "../../$into/$1.new" "$2"
+	GOFLAGS="-buildvcs=false -tags=netgo,osusergo" CGO_ENABLED=0 quietly go -C tools/servers build -ldflags '-s -w' -o "../../$into/$1.new" "$2"
 	mv "$into/$1.new" "$into/$1"
 }
 
@@ -84,7 +84,7 @@ venv() {
 	rm -rf "$at"
 	echo "installing ${*:2} for the tests"
 	quietly "$python" -m venv "$at"
-	quietly env -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_USER "$at/bin/python" -m pip install -q --disable-pip-version-check "${@:2}"
+	quietly env -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_USER "$at/bin/python" -m pip install -q --no-compile --disable-pip-version-check "${@:2}"
 }
 
 make_versitygw() { build versitygw github.com/versity/versitygw/cmd/versitygw; }
