@@ -12,7 +12,8 @@ export GOTOOLCHAIN
 # Tags of the C libraries that are here; `make demo STOKER_TAGS=` builds without them.
 STOKER_TAGS := $(shell tools/tags.sh)
 comma := ,
-# Go's own resolver, in a static engine. All that is built here shares what is compiled for it.
+# A static engine needs Go's own look-up of hosts and users. Tests and tools have the same tags, so that a package is
+# compiled once.
 TAGS := netgo,osusergo$(if $(STOKER_TAGS),$(comma)$(STOKER_TAGS))
 export GOFLAGS := -buildvcs=false -tags=$(TAGS)
 ifneq ($(shell tools/tags.sh --cflags),)
@@ -41,7 +42,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-builds go-nocgo go-bare go-portable go-fused go-fuzz go-asan kernel-chains facts-powercuts py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-entries bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-long frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
+.PHONY: always demo figures test setup setup-all engine venv check go-test servers servers-short test-remote cloud-test go-race go-builds go-nocgo go-bare go-portable go-fused go-fuzz go-asan kernel-chains facts-powercuts py-test py-test-long skips test-tools test-kills test-kills-python bench bench-venvs bench-transport bench-python bench-startup bench-index bench-order bench-formats bench-jpeg bench-entries bench-pictures bench-augment bench-recipes bench-remote bench-local bench-device augment-sheet doctor-score doctor-score-short faults soak soak-device fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel wheel-test wheel-test-short wheel-arm64 test-arm64 test-avx512 man clean test-frameworks test-recipes frameworks-and-recipes webp-fuzz gpu-test gpu-bench gpu-bundle
 
 demo: setup engine
 	@build/stoker demo
@@ -51,7 +52,7 @@ engine: setup build/stoker
 # What comes or goes on the system changes how the engine is built.
 build/how: always
 	@mkdir -p build
-	@echo "$${CC:-gcc}" $(BUILD) | cmp -s - $@ || echo "$${CC:-gcc}" $(BUILD) >$@
+	@echo "$${CC:-gcc}" "$$GOFLAGS" $(BUILD) | cmp -s - $@ || echo "$${CC:-gcc}" "$$GOFLAGS" $(BUILD) >$@
 
 build/stoker: $(GO_SOURCES) build/how
 ifeq ($(CGO),)
@@ -75,7 +76,7 @@ venv: .venv/ready
 	@touch $@
 
 # Prints what each part took. What one part shows is not shown again by another. Fuzzing,
-# the race detector over all packages, the builds without C or without libraries, and the
+# the race detector, the builds without C or without libraries, and the
 # long forms of the Python tests are targets of their own (fuzz, go-race, go-builds,
 # py-test-long), which CI runs.
 # Go's tests need none of the Python environments, which are made beside them.
@@ -109,8 +110,8 @@ build/tools/staticcheck: tools/go.mod | build/stoker
 # The limit only ends tests that hang. Go's own, ten minutes for a package, is too short
 # under the race detector while other processes use the cores.
 LONG := 30m
-# check vets everything, and without the debugger's tables a test is linked in half the time. One more than there are
-# cores run at once, as of Python's tests, because many wait.
+# check vets everything, and without the debugger's tables a test is linked in half the time. Many tests wait, so
+# one more package is tested at once than there are cores; of Python's tests, one more process.
 TESTERS = $$(( $$(nproc) + 1 ))
 GO_TEST = go test -vet=off -ldflags=-w -p $(TESTERS) -timeout $(LONG)
 
@@ -121,8 +122,9 @@ go-test: engine servers-short
 	$(PYTHON) tools/skips.py $(GO_TEST) -skip '$(FUSED)' ./...
 	cd harness && $(PYTHON) ../tools/skips.py $(GO_TEST) ./...
 
-# Real servers, for the tests of what is read from them: those of make test, and all. As of
-# other programs of tests, the engine is built before: both would compile the same packages.
+# Real servers, for the tests of what is read from them: those of make test, and all. The engine
+# is built before this and before other programs for tests: side by side, each would compile the
+# same packages.
 servers-short: | build/stoker
 	@bash tools/servers.sh --short
 servers:
@@ -230,7 +232,7 @@ py-test: engine venv build/slownet servers-short
 	cd python && ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
 
 # The long forms (python/tests/forms.py): every start method with every unit, every order with every setting. PART=1/3
-# is one third of them, PART=2/3 the next. frameworks-long are those of test-frameworks and test-recipes.
+# is one third of them, PART=2/3 the next. test-frameworks and test-recipes take it too.
 py-test-long: engine venv build/slownet servers-short
 	cd python && STOKER_ALL=long STOKER_PART=$(PART) ../$(VENV)/python -m pytest -q -n $(TESTERS) --dist worksteal
 
@@ -311,13 +313,10 @@ PACKAGES := -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'
 
 FRAMEWORKS = cd python && OMP_NUM_THREADS=1 PYTHONPATH=src:tests ../.venv-frameworks/bin/python -m pytest -q --disable-warnings -p conftest -c pyproject.toml -n $(TESTERS) --dist worksteal
 test-frameworks: engine .venv-frameworks/ready build/slownet
-	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) frameworks
-
-frameworks-long: engine .venv-frameworks/ready build/slownet
-	STOKER_ALL=long STOKER_PART=$(PART) && export STOKER_ALL STOKER_PART && $(FRAMEWORKS) frameworks recipes
+	STOKER_ALL=1 STOKER_PART=$(PART) && export STOKER_ALL STOKER_PART && $(FRAMEWORKS) frameworks
 
 test-recipes: engine .venv-frameworks/ready build/slownet
-	STOKER_ALL=1 && export STOKER_ALL && $(FRAMEWORKS) recipes
+	STOKER_ALL=1 STOKER_PART=$(PART) && export STOKER_ALL STOKER_PART && $(FRAMEWORKS) recipes
 
 SHORT := $(addprefix frameworks/test_,trainers.py processes.py numpy.py) recipes
 frameworks-and-recipes: engine .venv-frameworks/ready build/slownet

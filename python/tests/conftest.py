@@ -62,7 +62,7 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What is left out: forms that are not asked for, and on a GPU what needs Triton, where it cannot run."""
     asked = [item for item in items if forms.of_part(item.nodeid)]
-    chosen = [item for item in asked if forms.chosen(long=item.get_closest_marker("long") is not None)]
+    chosen = [item for item in asked if forms.chosen(item)]
     if GPU and _fused.lacking():
         chosen = [item for item in chosen if item.get_closest_marker("triton") is None]
     kept = set(chosen)

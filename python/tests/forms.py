@@ -1,9 +1,9 @@
 """Short and long forms of tests: `make py-test` runs the short ones, `make py-test-long` (STOKER_ALL=long) the long
 ones, and STOKER_ALL=1 selects both.
 
-A case is long if others of the short form prove the same of it, or most of it, and cost less: another start method with
-the same unit of work, another dataset under the same settings, a whole process where one test in this one shows what it
-does. Of a test marked `@thinned`, whose cases are a product of several
+A case is long if short cases prove the same, or most of it, and cost less: another start method with the same unit of
+work, another dataset under the same settings, a new process for what a test in this one shows. A case whose test reads
+ALL does more in the long form, and is in both. Of a test marked `@thinned`, whose cases are a product of several
 lists, the short form has as many as it takes to meet each value of each list. What is left out is deselected, not
 skipped.
 
@@ -37,9 +37,12 @@ def thin(cases: Iterable[pytest.Item]) -> None:
             met |= values
 
 
-def chosen(*, long: bool) -> bool:
-    """Whether tests of this form are run."""
-    return long if ALL == "long" else bool(ALL) or not long
+def chosen(case: pytest.Item) -> bool:
+    """Whether it is run, in the form that is asked for."""
+    long = case.get_closest_marker("long") is not None
+    if ALL != "long":
+        return bool(ALL) or not long
+    return long or isinstance(case, pytest.Function) and "ALL" in case.function.__code__.co_names
 
 
 def of_part(case: str) -> bool:

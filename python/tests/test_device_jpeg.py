@@ -147,7 +147,7 @@ def test_each_transform(photos: Path, decoder: Counted, name: str, layout: str) 
     assert len(decoder.calls) == 14
 
 
-@long  # as with all of them
+@long  # test_each_transform moves all steps, and this one half
 def test_half_the_steps_are_left_to_the_device_anyway(photos: Path) -> None:
     whole = [*CROP, T.ColorJitter(0.4), *FLOATS]
     here = epochs(loader(photos, whole))

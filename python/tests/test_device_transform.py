@@ -639,7 +639,7 @@ def test_normal_numbers_never_change() -> None:
         assert torch.equal(line.view(torch.int32).flatten().to(torch.int64) & 0xFFFFFFFF, bits)
 
 
-@long  # as test_stoker_does_not_import_a_decoder
+@long  # test_device_jpeg.py imports stoker, and then there is no torch
 def test_it_loads_without_torch() -> None:
     done = run_python("import sys, stoker; assert 'torch' not in sys.modules; print(stoker.DataLoader)")
     assert done.returncode == 0, done.stderr

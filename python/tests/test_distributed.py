@@ -33,7 +33,7 @@ train_loader = stoker.DataLoader(train, batch_size=4, shuffle=True)
 test_loader = stoker.DataLoader(test, batch_size=4)
 dist.init_process_group("gloo")
 model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 3))
-if parallel == "DDP":  # it and an optimizer import half of torch again
+if parallel == "DDP":  # DDP and an optimizer import many more modules of torch
     model = torch.nn.parallel.DistributedDataParallel(model)
     step = torch.optim.SGD(model.parameters(), 0.01)
 log = {"train": [], "test": [], "steps": len(train_loader)}

@@ -200,7 +200,7 @@ def test_a_filtered_mixture(folder: Path, tmp_path: Path, own: bool, cache: Path
     assert some.indices == want
     assert all(equal(list(some[i]), list(parts[0][there[0][i]])) for i in range(3))
     turns = order(tmp_path, [len(ids) for ids in there], [1, 2, 1], **KEYWORDS)
-    for workers in (0, 2) if own and ALL else (2,):
+    for workers in (0, 2) if ALL else (2,):
         with loaded(some.map(tensor) if own else some, num_workers=workers, **KEYWORDS) as loader:
             samples, ids = everything(loader)
         assert ids == [firsts[d] + stored[d][place] for d, place in turns]

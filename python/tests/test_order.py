@@ -367,7 +367,7 @@ def dealt(name: str, data: Data, world: int, state: Any, **more: Any) -> tuple[l
     return together, steps, states[0]
 
 
-@pytest.mark.parametrize("name", mostly(PLACED, "mixture, linear", "pack"))
+@pytest.mark.parametrize("name", mostly(PLACED, "block", "mixture, linear", "pack"))
 def test_worlds_share_one_order(name: str, data: Data) -> None:
     plan, _, _ = dealt(name, data, 1, None)
     for world in (2, 3):

@@ -235,9 +235,9 @@ def test_a_child_that_is_killed_is_said(folder: Path, tmp_path: Path) -> None:
             os.kill(child, signal.SIGKILL)
 
     with pytest.raises(stoker.EngineError, match="SIGKILL") as caught:
-        stoker.pack(folder, tmp_path / "packed", resize=48, augment=30, progress=kill)
+        stoker.pack(folder, tmp_path / "packed", resize=48, augment=50, progress=kill)
     assert "continues" in str(caught.value)
-    assert stoker.pack(folder, tmp_path / "packed", resize=48, augment=30)["samples"] == 1500
+    assert stoker.pack(folder, tmp_path / "packed", resize=48, augment=50)["samples"] == 2500
 
 
 def test_ctrl_c_at_the_terminal(folder: Path, tmp_path: Path) -> None:

@@ -263,6 +263,8 @@ def test_what_cannot_be_unpickled_is_named(tmp_path: Path, monkeypatch: pytest.M
         "    def __getstate__(self): return {'kept': 1}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "torn", None)  # as it was not there, it is removed at the end
+    del sys.modules["torn"]
     import torn  # type: ignore[import-not-found]
 
     loader = stoker.DataLoader(torn.Torn(), 4, num_workers=1, multiprocessing_context="spawn")
@@ -620,7 +622,7 @@ print([i for batch in loader for i in batch[0].tolist()] == list(range(40, 80)))
     assert "died" not in ran.stderr
 
 
-@long  # the test before has other signals for the group
+@long  # the test before sends the group other signals
 def test_ctrl_c_for_the_whole_group_and_a_normal_exit() -> None:
     code = """
 import os, signal, plain, stoker

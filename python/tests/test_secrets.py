@@ -265,7 +265,7 @@ def test_no_secret_anywhere_in_python(store: Store, tmp_path: Path) -> None:
         told_of = json.loads((out / f"{name}.json").read_text())
         assert sorted(i for batch in told_of["ids"] for i in batch) == list(range(12))
         assert f"http://{store.address}/{name}/train-000.tar" in told_of["shown"][1]
-    for name in ("signed", "private"):  # here: it imports torch
+    for name in ("signed", "private"):  # in this process, because it imports torch
         (url,) = stoker.WebDataset(told[name]).to_tuple("__url__")[0]
         assert url == f"http://{store.address}/{name}/train-000.tar"
     for name, code, want in (

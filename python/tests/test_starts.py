@@ -412,7 +412,7 @@ def test_a_store_that_does_not_answer_is_asked_once(
     assert capfd.readouterr().err.count("no longer compared") == 1
 
 
-@long  # the test before has a store of its own
+@long  # the test before does it without processes
 def test_a_rank_whose_store_is_stopped_goes_on(folder: Path, tmp_path: Path) -> None:
     script, flag = tmp_path / "stopped.py", tmp_path / "flag"
     script.write_text(HEAD + STOPPED)

@@ -5,11 +5,13 @@ It learns what it learns under torch's DataLoader, and a run that is killed with
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +119,7 @@ import torch._dynamo  # optimizers do
 for line in sys.stdin:
     if not (run := os.fork()):
         os.setsid()
+        os.dup2(2, 1)  # what is read from here is this script's own
         sys.argv = line.split()
         runpy.run_path(sys.argv[0], run_name="__main__")
         sys.exit()
@@ -126,6 +129,8 @@ for line in sys.stdin:
 
 
 class Starter:
+    run = 0  # the process that was started last
+
     def __init__(self) -> None:
         command = [sys.executable, "-c", FORKS]
         self.process = subprocess.Popen(
@@ -136,12 +141,18 @@ class Starter:
         """The process of a run."""
         assert self.process.stdin is not None
         print(out / "train.py", crops, out, 1, pause, file=self.process.stdin, flush=True)
-        return self.read()
+        self.run = self.read()
+        return self.run
 
     def read(self) -> int:
         """What comes next: the process of a run, or how it ended."""
         assert self.process.stdout is not None
-        return int(self.process.stdout.readline())
+        limit = threading.Timer(300, self.process.kill)
+        limit.start()
+        try:
+            return int(self.process.stdout.readline())
+        finally:
+            limit.cancel()
 
 
 @pytest.fixture
@@ -149,6 +160,8 @@ def starter() -> Iterator[Starter]:
     made = Starter()
     yield made
     made.process.kill()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(made.run or made.process.pid, signal.SIGKILL)
     made.process.communicate()
 
 

@@ -113,7 +113,7 @@ def test_a_loader_made_before_torch_is_there(monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(sampler, DistributedSampler)
 
 
-@long  # the test before hides torch
+@long  # the test before does it in this process, with torch hidden
 def test_a_loader_made_before_torch_is_imported() -> None:
     script = """
 import sys

@@ -95,7 +95,7 @@ def compare(transform: Any, size: tuple[int, int], gray: bool) -> tuple[int, int
     for picture, got, chosen in zip(plain(size, gray), after, choices, strict=True):
         want = picture  # of corners that no perspective has: torchvision fails there, or makes anything
         if name != "RandomPerspective" or has_area(chosen[name]) and min(size) > 1:
-            want = OPERATIONS[name](torch.from_numpy(picture), chosen[name], transform).numpy()
+            want = OPERATIONS[name](torch.from_numpy(picture.copy()), chosen[name], transform).numpy()
         assert got.shape == want.shape, chosen
         off += int((np.abs(got.astype(int) - want).max(0) > most).sum())
         pixels += got[0].size

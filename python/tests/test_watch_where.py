@@ -17,7 +17,7 @@ HEAD = """
         end = time.thread_time() + seconds
         while time.thread_time() < end: pass
 """
-ALL = (
+MANY = (
     HEAD
     + """
     json.dump(list(range(64)), open("all.json", "w"))
@@ -93,7 +93,7 @@ ALL = (
     """
 )
 
-# And one whose slow steps are those of one loop: what the hook saw of another is not told apart.
+# And another script, in which only one loop has slow steps: the hook does not tell those of two loops apart.
 FEW = (
     HEAD
     + """
@@ -141,7 +141,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripts]:
 
 @pytest.fixture(scope="module")
 def run(scripts: Scripts) -> Run:
-    run = scripts.run(ALL)
+    run = scripts.run(MANY)
     assert run.code == 0, run.err
     return run
 

@@ -90,8 +90,13 @@ func unchanged(ctx context.Context, src source.Source, paths []string, x *index.
 }
 
 // relative returns the deepest folder that holds all files, and their names below it;
-// root is "" if there is none: files of two hosts or buckets share no more than a scheme.
+// root is "" if there is none: files of two hosts, buckets or repositories of the Hub have none.
 func relative(paths []string) (root string, names []string) {
+	for _, p := range paths[1:] {
+		if source.StoreOf(p) != source.StoreOf(paths[0]) {
+			return "", nil
+		}
+	}
 	root = Folder(paths)
 	if _, rest := source.CutScheme(root); rest == "" {
 		return "", nil

@@ -66,6 +66,8 @@ func TestNothingIsBesideFilesOfTwoHosts(t *testing.T) {
 		{[]string{"https://a:1/1.tar", "https://a:2/2.tar"}, ""},
 		{[]string{"s3://a/1.tar", "s3://b/2.tar"}, ""},
 		{[]string{"s3://a//1.tar", "s3://a//2.tar"}, "s3://a//.stoker/"},
+		{[]string{"hf://datasets/o/a/x/1.tar", "hf://datasets/o/a/2.tar"}, "hf://datasets/o/a/.stoker/"},
+		{[]string{"hf://datasets/o/a/1.tar", "hf://datasets/o/b/1.tar"}, ""},
 		{[]string{"/a/1.tar", "/b/2.tar"}, "/.stoker/"},
 	} {
 		got := format.Beside(t.Context(), nil, index.Key{Format: "tar", Paths: c.paths}).Path
