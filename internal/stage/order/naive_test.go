@@ -361,18 +361,15 @@ func TestListsAgainstTheirIDs(t *testing.T) {
 func compareParts(t *rapid.T, whole order.Epoch, ids, cuts []int64) {
 	item := rapid.Int64Range(0, whole.Len()).Draw(t, "part")
 	place := item
-	first := order.List{IDs: ids[:place]}
-	if cuts != nil {
-		place = 0
-		for _, size := range cuts[:item] {
+	var before, after []int64
+	if cuts != nil { // of which some are empty: there may be more of them than ids
+		before, after, place = cuts[:item], cuts[item:], 0
+		for _, size := range before {
 			place += size
 		}
-		first = order.List{IDs: ids[:place], Cuts: cuts[:item]}
 	}
-	second := order.List{IDs: ids[place:], Place: place, Item: item}
-	if cuts != nil {
-		second.Cuts = cuts[item:]
-	}
+	first := order.List{IDs: ids[:place], Cuts: before}
+	second := order.List{IDs: ids[place:], Cuts: after, Place: place, Item: item}
 	a, b := first.Epoch(1, 2), second.Epoch(1, 2)
 	if a.Len() != item || b.Len() != whole.Len() || a.Places() != place || b.Places() != whole.Places() {
 		t.Fatalf("parts have %d and %d items, %d and %d places", a.Len(), b.Len(), a.Places(), b.Places())
