@@ -76,9 +76,8 @@ venv: .venv/ready
 	@touch $@
 
 # Prints what each part took. What one part shows is not shown again by another. Fuzzing,
-# the race detector, the builds without C or without libraries, and the
-# long forms of the Python tests are targets of their own (fuzz, go-race, go-builds,
-# py-test-long), which CI runs.
+# the race detector, the builds without C or without libraries, and the long forms of the
+# Python tests are targets of their own (fuzz, go-race, go-builds, py-test-long), which CI runs.
 # Go's tests need none of the Python environments, which are made beside them.
 TEST_PARTS := go-test+.venv-frameworks/ready+build/tools/staticcheck+build/slownet check py-test frameworks-and-recipes doctor-score-short skips
 test:

@@ -66,7 +66,7 @@ here() {
 	esac
 }
 
-# Without C, it builds where there is no compiler.
+# Without C, it builds where there is no compiler. The tags are those of the engine, with which it shares packages.
 build() {
 	if ! command -v go >/dev/null; then refused "$1" "Go is missing"; return 1; fi
 	echo "building $1 for the tests: about a minute of two cores"

@@ -3,9 +3,8 @@ ones, and STOKER_ALL=1 selects both.
 
 A case is long if short cases prove the same, or most of it, and cost less: another start method with the same unit of
 work, another dataset under the same settings, a new process for what a test in this one shows. A case whose test reads
-ALL does more in the long form, and is in both. Of a test marked `@thinned`, whose cases are a product of several
-lists, the short form has as many as it takes to meet each value of each list. What is left out is deselected, not
-skipped.
+ALL does more in the long form, and is in both. Of a test marked `@thinned`, whose cases are a product of several lists,
+the short form has as many as it takes to meet each value of each list. What is left out is deselected, not skipped.
 
 STOKER_PART=1/3 selects about a third of either, by the names of the cases; 2/3 and 3/3 are the others.
 """

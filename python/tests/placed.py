@@ -1,10 +1,9 @@
-"""What test_jax_devices.py runs in processes of their own, with eight devices of JAX: ``placed.py CASE FOLDER ...``."""
+"""What test_jax_devices.py runs in a process of its own, with eight devices of JAX."""
 
 from __future__ import annotations
 
 import json
 import pickle
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -204,8 +203,3 @@ def refused(folder: str) -> None:
             function()
         except stoker.ConfigError as error:
             print(json.dumps(str(error)))
-
-
-if __name__ == "__main__":
-    case, *arguments = sys.argv[1:]
-    globals()[case](*arguments)

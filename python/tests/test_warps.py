@@ -20,6 +20,7 @@ torch = needs("torch")
 needs("torchvision")
 import torchvision.transforms as v1  # noqa: E402
 from replay import OPERATIONS, of_one_law, products_are_rounded  # noqa: E402
+from test_augmentations import resized  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 from torchvision.transforms.v2 import _geometry  # noqa: E402
 
@@ -74,10 +75,6 @@ def made(transform: list[Any]) -> tuple[list[np.ndarray], list[dict[str, Any]]]:
 def plain(size: tuple[int, int], gray: bool) -> list[np.ndarray]:
     """The pictures that ``compare`` transforms, before that."""
     return [picture.copy() for picture in made(resized(size, gray))[0]]
-
-
-def resized(size: tuple[int, int], gray: bool) -> list[Any]:
-    return [T.Resize(size), T.Grayscale(1)] if gray else [T.Resize(size)]
 
 
 def has_area(choice: dict[str, Any]) -> bool:

@@ -92,13 +92,14 @@ func unchanged(ctx context.Context, src source.Source, paths []string, x *index.
 // relative returns the deepest folder that holds all files, and their names below it;
 // root is "" if there is none: files of two hosts, buckets or repositories of the Hub have none.
 func relative(paths []string) (root string, names []string) {
+	store := source.StoreOf(paths[0])
 	for _, p := range paths[1:] {
-		if source.StoreOf(p) != source.StoreOf(paths[0]) {
+		if source.StoreOf(p) != store {
 			return "", nil
 		}
 	}
 	root = Folder(paths)
-	if _, rest := source.CutScheme(root); rest == "" {
+	if root == "" {
 		return "", nil
 	}
 	for _, p := range paths {
